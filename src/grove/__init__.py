@@ -1,0 +1,1 @@
+"""Grove: gangs of pods on Kubernetes, all or nothing."""

@@ -1,0 +1,1 @@
+"""The wire: typed Kubernetes objects of Grove, their names, labels, defaults and rules. No I/O."""

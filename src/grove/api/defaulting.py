@@ -1,0 +1,109 @@
+"""What an absent field of a PodCliqueSet means, written into the object before it is stored.
+
+JSON in, JSON out; the input is never changed. What has the wrong type is left alone: validation names it.
+"""
+
+from typing import Any
+
+from grove.api.meta import JsonObject, without_nulls
+from grove.api.podcliqueset import StartupType, UpdateType, WorkloadType
+
+_GRACE_SECONDS = 30
+
+
+def default_podcliqueset(pcs: JsonObject, old: JsonObject | None = None) -> JsonObject:
+    """The set with every default filled in; nulls become absent first, as an API server prunes them.
+
+    `old` is the stored object of an update: a minimum left out there keeps its value, because minima never change.
+    """
+    result: JsonObject = without_nulls(pcs)
+    metadata = result.get("metadata", {})
+    if isinstance(metadata, dict) and not metadata.get("namespace"):
+        result["metadata"] = {**metadata, "namespace": "default"}
+    if not isinstance(result.get("spec"), dict):
+        return result
+    spec: JsonObject = {"replicas": 0, "workloadType": WorkloadType.INFERENCE.value, **result["spec"]}
+    if isinstance(spec.get("updateStrategy"), dict):
+        spec["updateStrategy"] = {"type": UpdateType.ROLLING_RECREATE.value, **spec["updateStrategy"]}
+    if isinstance(spec.get("template"), dict):
+        spec["template"] = _template(spec["template"], spec["workloadType"], _minima(old))
+    return {**result, "spec": spec}
+
+
+def default_scaling_group(group: JsonObject) -> JsonObject:
+    """A PodCliqueScalingGroup with the defaults of its schema."""
+    result: JsonObject = without_nulls(group)
+    if isinstance(result.get("spec"), dict):
+        result = {**result, "spec": {"replicas": 1, "minAvailable": 1, **result["spec"]}}
+    return result
+
+
+def _template(template: JsonObject, workload_type: object, minima: dict[str, int]) -> JsonObject:
+    is_training = workload_type == WorkloadType.TRAINING
+    result: JsonObject = {"cliqueStartupType": StartupType.ANY_ORDER.value, **template}
+    headless = result.get("headlessServiceConfig", {})
+    if isinstance(headless, dict):
+        result["headlessServiceConfig"] = {"publishNotReadyAddresses": True, **headless}
+    if is_training:
+        result.setdefault("terminationDelay", "0s")
+    if isinstance(result.get("cliques"), list):
+        restart_policy = "Never" if is_training else "Always"
+        result["cliques"] = [_clique(clique, restart_policy, minima) for clique in result["cliques"]]
+    if isinstance(result.get("podCliqueScalingGroups"), list):
+        result["podCliqueScalingGroups"] = [_group(group) for group in result["podCliqueScalingGroups"]]
+    return result
+
+
+def _clique(clique: Any, restart_policy: str, minima: dict[str, int]) -> Any:
+    if not isinstance(clique, dict) or not isinstance(clique.get("spec"), dict):
+        return clique
+    spec: JsonObject = dict(clique["spec"])
+    # Zero pods mean one, but a minimum left out is taken from what was submitted: "replicas: 0" alone is refused.
+    submitted = spec.get("replicas", 1)
+    spec["replicas"] = 1 if submitted == 0 and isinstance(submitted, int) else submitted
+    if isinstance(submitted, int):
+        spec.setdefault("minAvailable", _minimum(clique, submitted, minima))
+    if isinstance(spec.get("podSpec"), dict):
+        spec["podSpec"] = _pod_spec(spec["podSpec"], restart_policy)
+    if isinstance(spec.get("autoScalingConfig"), dict):
+        spec["autoScalingConfig"] = {"minReplicas": submitted, **spec["autoScalingConfig"]}
+    return {**clique, "spec": spec}
+
+
+def _minimum(clique: JsonObject, submitted: int, minima: dict[str, int]) -> int:
+    name = clique.get("name")
+    return minima.get(name, submitted) if isinstance(name, str) else submitted
+
+
+def _pod_spec(pod_spec: JsonObject, restart_policy: str) -> JsonObject:
+    result = dict(pod_spec)
+    if not result.get("restartPolicy"):
+        result["restartPolicy"] = restart_policy
+    if result.get("terminationGracePeriodSeconds") is None:
+        result["terminationGracePeriodSeconds"] = _GRACE_SECONDS
+    return result
+
+
+def _group(group: Any) -> Any:
+    if not isinstance(group, dict):
+        return group
+    result: JsonObject = {"replicas": 1, "minAvailable": 1, **group}
+    if isinstance(result.get("scaleConfig"), dict):
+        result["scaleConfig"] = {"minReplicas": result["replicas"], **result["scaleConfig"]}
+    return result
+
+
+def _minima(old: JsonObject | None) -> dict[str, int]:
+    """The stored minimum of each clique."""
+    template = _object(_object(_object(old).get("spec")).get("template"))
+    cliques = template.get("cliques")
+    minima: dict[str, int] = {}
+    for clique in cliques if isinstance(cliques, list) else []:
+        name, minimum = _object(clique).get("name"), _object(_object(clique).get("spec")).get("minAvailable")
+        if isinstance(name, str) and isinstance(minimum, int):
+            minima[name] = minimum
+    return minima
+
+
+def _object(value: Any) -> JsonObject:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,58 @@
+"""Every label, annotation, finalizer and gate key of the wire, and the label sets built from them."""
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGED_BY_VALUE = "grove-operator"
+PART_OF = "app.kubernetes.io/part-of"
+NAME = "app.kubernetes.io/name"
+COMPONENT = "app.kubernetes.io/component"
+
+PODCLIQUE = "grove.io/podclique"
+PODGANG = "grove.io/podgang"
+BASE_PODGANG = "grove.io/base-podgang"
+SET_REPLICA_INDEX = "grove.io/podcliqueset-replica-index"
+GROUP = "grove.io/podcliquescalinggroup"
+GROUP_REPLICA_INDEX = "grove.io/podcliquescalinggroup-replica-index"
+POD_INDEX = "grove.io/podclique-pod-index"
+TEMPLATE_HASH = "grove.io/pod-template-hash"
+SCHEDULER_NAME = "grove.io/scheduler-name"
+MNNVL_GROUP = "grove.io/mnnvl-group"
+INCARNATION = "grove.io/incarnation"
+
+COMPONENT_SERVICE = "pcs-headless-service"
+COMPONENT_GROUP = "pcs-podcliquescalinggroup"
+COMPONENT_GANG = "podgang"
+COMPONENT_STANDALONE_CLIQUE = "pcs-podclique"
+COMPONENT_MEMBER_CLIQUE = "pcsg-podclique"
+COMPONENT_AUTOSCALER = "pcs-hpa"
+COMPONENT_CLAIM = "resource-claim"
+
+TOPOLOGY_NAME = "grove.io/topology-name"
+RECONCILE_TRIGGER = "grove.io/reconcile-trigger"
+DISABLE_PROTECTION = "grove.io/disable-managed-resource-protection"
+
+# On a PodGang: its unit is being torn down, and that must finish before the unit may come back.
+TEARDOWN = "grove.io/teardown"
+# On a pod: how often its index failed in a row before it.
+FAILURES = "grove.io/consecutive-failures"
+
+SET_FINALIZER = "grove.io/podcliqueset.grove.io"
+# Older objects carry these; we strip them, see docs/architecture.md.
+GROUP_FINALIZER = "grove.io/podcliquescalinggroup.grove.io"
+CLIQUE_FINALIZER = "grove.io/podclique.grove.io"
+
+GATE = "grove.io/podgang-pending-creation"
+
+# How a simulated pod behaves (INTERFACE.md).
+SIM_READY_AFTER = "simulation.grove.io/ready-after"
+SIM_EXIT_AFTER = "simulation.grove.io/exit-after"
+SIM_EXIT_CODE = "simulation.grove.io/exit-code"
+
+
+def default_labels(pcs_name: str) -> dict[str, str]:
+    """The labels on everything we create for a set."""
+    return {MANAGED_BY: MANAGED_BY_VALUE, PART_OF: pcs_name}
+
+
+def selector(labels: dict[str, str]) -> str:
+    """An equality selector in query syntax, keys sorted so that equal selectors are equal strings."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

@@ -1,0 +1,122 @@
+"""What every object on the wire has: metadata, owners, conditions; and how our structs become JSON.
+
+Not here: the kinds themselves (one file each) and the table of served resources (`resources.py`).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NewType, Protocol, cast, dataclass_transform
+
+import msgspec
+
+Uid = NewType("Uid", str)
+
+JsonObject = dict[str, Any]
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of everything decoded from or encoded to JSON. Unknown fields are ignored: we patch, never replace."""
+
+
+class OwnerReference(Wire):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: Uid = Uid("")
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(Wire):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: Uid = Uid("")
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.deletion_timestamp is not None
+
+    @property
+    def controller_uid(self) -> Uid | None:
+        """The uid of the owner that manages this object; owners are found by uid, never by name."""
+        for owner in self.owner_references:
+            if owner.controller:
+                return owner.uid
+        return None
+
+
+class HasMetadata(Protocol):
+    """Any view of an object: rooms that know no kinds know this much."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+class ConditionStatus(StrEnum):
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Condition(Wire):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int | None = None
+
+
+class LastError(Wire):
+    """One reason why a set is not carried out, in the words of the wire."""
+
+    code: str
+    description: str
+    observed_at: datetime
+
+
+class NamespacedName(Wire):
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def find_condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
+    return next((c for c in conditions if c.type == type_), None)
+
+
+def is_condition_true(conditions: tuple[Condition, ...], type_: str) -> bool:
+    condition = find_condition(conditions, type_)
+    return condition is not None and condition.status == ConditionStatus.TRUE
+
+
+def to_wire(value: msgspec.Struct) -> JsonObject:
+    """The JSON object of a struct: absent (None) fields are left out, zeros and empty strings are kept."""
+    return cast("JsonObject", without_nulls(msgspec.to_builtins(value)))
+
+
+# What the user wrote stays exactly as it was written, nulls included.
+_VERBATIM = frozenset({"podSpec", "templateSpec", "metrics"})
+
+
+def without_nulls(value: Any) -> Any:
+    """JSON without its null fields, as an API server prunes them; what the user wrote verbatim keeps its own."""
+    if isinstance(value, Mapping):
+        return {k: v if k in _VERBATIM else without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list | tuple):
+        return [without_nulls(v) for v in value]
+    return value

@@ -1,0 +1,63 @@
+"""The names of everything we create. Names are built here and never taken apart.
+
+`docs/reference/wire.md` lists the formulas; owners and indices are read from uids and labels instead.
+"""
+
+import hashlib
+
+SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+SUFFIX_LENGTH = 5
+
+
+def replica_name(pcs: str, replica_index: int) -> str:
+    """The base PodGang, the headless Service and the pods' subdomain of one set replica."""
+    return f"{pcs}-{replica_index}"
+
+
+def standalone_clique(pcs: str, replica_index: int, clique: str) -> str:
+    return f"{pcs}-{replica_index}-{clique}"
+
+
+def group(pcs: str, replica_index: int, group_: str) -> str:
+    return f"{pcs}-{replica_index}-{group_}"
+
+
+def group_replica(group_name: str, group_replica_index: int) -> str:
+    """A group replica: prefix of its cliques, and its topology constraint group in the base PodGang."""
+    return f"{group_name}-{group_replica_index}"
+
+
+def member_clique(group_name: str, group_replica_index: int, clique: str) -> str:
+    return f"{group_name}-{group_replica_index}-{clique}"
+
+
+def scaled_gang(group_name: str, gang_index: int) -> str:
+    """The PodGang of group replica `min_available + gang_index`."""
+    return f"{group_name}-{gang_index}"
+
+
+def service_address(pcs: str, replica_index: int, namespace: str) -> str:
+    return f"{replica_name(pcs, replica_index)}.{namespace}.svc.cluster.local"
+
+
+def pod_hostname(clique_name: str, pod_index: int) -> str:
+    return f"{clique_name}-{pod_index}"
+
+
+def pod_prefix(clique_name: str, pod_index: int) -> str:
+    """What every name of this index begins with; the suffix has no hyphen, so prefixes cannot be confused."""
+    return f"{clique_name}-{pod_index}-"
+
+
+def pod(clique_name: str, clique_uid: str, pod_index: int, name_before: str) -> str:
+    """The next name of an index: a function of the clique's life and of the name this index had before.
+
+    A repeated or late create is therefore an AlreadyExists, never a second pod.
+    """
+    seed = f"{clique_uid}/{pod_index}/{name_before}".encode()
+    digest = int.from_bytes(hashlib.blake2b(seed, digest_size=8).digest(), "big")
+    suffix = ""
+    for _ in range(SUFFIX_LENGTH):
+        digest, remainder = divmod(digest, len(SUFFIX_ALPHABET))
+        suffix += SUFFIX_ALPHABET[remainder]
+    return pod_prefix(clique_name, pod_index) + suffix

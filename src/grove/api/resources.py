@@ -1,0 +1,80 @@
+"""The table of resources we speak of: where each is served, and as which type we read it."""
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from grove.api.event import Event
+from grove.api.meta import HasMetadata, ObjectMeta, Wire
+from grove.api.pod import Pod
+from grove.api.podclique import PodClique
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.podgang import PodGang
+from grove.api.scalinggroup import PodCliqueScalingGroup
+from grove.api.service import Service
+from grove.api.topologybinding import ClusterTopologyBinding
+
+
+class Object(Wire):
+    """Any object of which only the metadata matters."""
+
+    metadata: ObjectMeta
+
+
+T = TypeVar("T", bound=HasMetadata)
+V = TypeVar("V", bound=HasMetadata)
+
+
+class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One kind of object: its place in the API, and the view of it that we decode."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    view: type[T]
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of the collection, or of one object, or of its subresource."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/".join(parts)
+
+    def viewed_as(self, view: type[V]) -> "Resource[V]":
+        """The same resource, read through another view."""
+        return Resource(
+            group=self.group, version=self.version, plural=self.plural,
+            kind=self.kind, namespaced=self.namespaced, view=view,
+        )  # fmt: skip
+
+
+PODCLIQUESETS = Resource(
+    group="grove.io", version="v1alpha1", plural="podcliquesets", kind="PodCliqueSet", view=PodCliqueSet
+)
+PODCLIQUES = Resource(group="grove.io", version="v1alpha1", plural="podcliques", kind="PodClique", view=PodClique)
+GROUPS = Resource(
+    group="grove.io", version="v1alpha1", plural="podcliquescalinggroups",
+    kind="PodCliqueScalingGroup", view=PodCliqueScalingGroup,
+)  # fmt: skip
+PODGANGS = Resource(group="scheduler.grove.io", version="v1alpha1", plural="podgangs", kind="PodGang", view=PodGang)
+TOPOLOGY_BINDINGS = Resource(
+    group="grove.io", version="v1alpha1", plural="clustertopologybindings",
+    kind="ClusterTopologyBinding", namespaced=False, view=ClusterTopologyBinding,
+)  # fmt: skip
+PODS = Resource(group="", version="v1", plural="pods", kind="Pod", view=Pod)
+SERVICES = Resource(group="", version="v1", plural="services", kind="Service", view=Service)
+NODES = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False, view=Object)
+EVENTS = Resource(group="", version="v1", plural="events", kind="Event", view=Event)
+RESOURCE_QUOTAS = Resource(group="", version="v1", plural="resourcequotas", kind="ResourceQuota", view=Object)
+PRIORITY_CLASSES = Resource(
+    group="scheduling.k8s.io", version="v1", plural="priorityclasses",
+    kind="PriorityClass", namespaced=False, view=Object,
+)  # fmt: skip

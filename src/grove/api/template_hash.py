@@ -1,0 +1,57 @@
+"""The identity of a pod template: a short label value that changes when, and only when, pods would differ.
+
+It is a label, not a decision: templates are compared through stored revisions. The golden test pins the values,
+because a new value for an old template would look like a change to everyone who reads the label.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from grove.api.meta import JsonObject
+from grove.api.names import SUFFIX_ALPHABET
+from grove.api.podcliqueset import CliqueTemplate, SetTemplate
+
+_LENGTH = 12
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def template_hash(clique: CliqueTemplate, set_priority_class: str) -> str:
+    """The hash of what becomes a pod: labels, annotations and podSpec; never replicas, never the order of map keys."""
+    return _label(canonical_template(clique, set_priority_class))
+
+
+def generation_hash(template: SetTemplate) -> str:
+    """The hash of all pod templates of a set, whatever the order of its cliques."""
+    hashes = sorted([c.name, template_hash(c, template.priority_class_name)] for c in template.cliques)
+    return _label(_ENCODER.encode(hashes))
+
+
+def canonical_template(clique: CliqueTemplate, set_priority_class: str) -> bytes:
+    """Canonical JSON of a clique's pod template: equal bytes, equal pods."""
+    pod_spec: JsonObject = dict(clique.spec.pod_spec)
+    if set_priority_class:
+        pod_spec["priorityClassName"] = set_priority_class
+    if not pod_spec.get("priorityClassName"):
+        pod_spec.pop("priorityClassName", None)
+    template = {"labels": clique.labels, "annotations": clique.annotations, "podSpec": pod_spec}
+    return _ENCODER.encode(_canonical(template))
+
+
+def _canonical(value: Any) -> Any:
+    """Keys sorted and nulls dropped. Lists keep their order: env and containers mean it."""
+    if isinstance(value, dict):
+        return {key: _canonical(value[key]) for key in sorted(value) if value[key] is not None}
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value]
+    return value
+
+
+def _label(data: bytes) -> str:
+    digest = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
+    letters = []
+    for _ in range(_LENGTH):
+        digest, remainder = divmod(digest, len(SUFFIX_ALPHABET))
+        letters.append(SUFFIX_ALPHABET[remainder])
+    return "".join(letters)

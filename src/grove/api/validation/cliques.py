@@ -1,0 +1,100 @@
+"""Cliques of a set: counts, autoscaling, labels, and the parts of a podSpec that we rely on."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from grove.api.fielderrors import FieldError, duplicate, invalid, required
+from grove.api.meta import JsonObject
+from grove.api.podclique import PodCliqueSpec
+from grove.api.podcliqueset import CliqueTemplate, SetTemplate
+from grove.api.validation.settings import Settings
+from grove.api.validation.syntax import annotation_errors, env_name_complaint, label_errors
+
+_CLIQUES = "spec.template.cliques"
+
+
+def clique_errors(template: SetTemplate, settings: Settings) -> Iterator[FieldError]:
+    if not template.cliques:
+        yield required(_CLIQUES, "write at least one clique")
+    for i, clique in enumerate(template.cliques):
+        yield from _one_clique(clique, f"{_CLIQUES}[{i}]")
+    yield from _scheduler_errors(template, settings)
+
+
+def count_errors(spec: PodCliqueSpec, at: str) -> Iterator[FieldError]:
+    """How many pods, and how many of them it takes."""
+    if spec.replicas <= 0:
+        yield invalid(f"{at}.replicas", spec.replicas, "must be greater than 0")
+    if spec.min_available is None:
+        yield required(f"{at}.minAvailable", "say how many of the pods it takes")
+    elif spec.min_available <= 0:
+        yield invalid(f"{at}.minAvailable", spec.min_available, "must be greater than 0")
+    elif spec.min_available > spec.replicas:
+        yield invalid(f"{at}.minAvailable", spec.min_available, f"must not be greater than replicas ({spec.replicas})")
+
+
+def _one_clique(clique: CliqueTemplate, at: str) -> Iterator[FieldError]:
+    yield from label_errors(clique.labels, f"{at}.labels")
+    yield from annotation_errors(clique.annotations, f"{at}.annotations")
+    yield from count_errors(clique.spec, f"{at}.spec")
+    yield from _autoscaling_errors(clique.spec, f"{at}.spec.autoScalingConfig")
+    yield from _pod_spec_errors(clique.spec.pod_spec, f"{at}.spec.podSpec")
+
+
+def _autoscaling_errors(spec: PodCliqueSpec, at: str) -> Iterator[FieldError]:
+    config = spec.auto_scaling_config
+    if config is None:
+        return
+    if config.min_replicas is None:
+        yield required(f"{at}.minReplicas", "say how far the autoscaler may go down")
+    elif spec.min_available is not None and config.min_replicas < spec.min_available:
+        detail = f"must be at least minAvailable ({spec.min_available})"
+        yield invalid(f"{at}.minReplicas", config.min_replicas, detail)
+    if config.min_replicas is not None and config.max_replicas < config.min_replicas:
+        yield invalid(f"{at}.maxReplicas", config.max_replicas, f"must be at least minReplicas ({config.min_replicas})")
+    if config.max_replicas < spec.replicas:
+        yield invalid(f"{at}.maxReplicas", config.max_replicas, f"must be at least replicas ({spec.replicas})")
+
+
+def _pod_spec_errors(pod_spec: JsonObject, at: str) -> Iterator[FieldError]:
+    if not pod_spec.get("containers"):
+        yield required(f"{at}.containers", "a pod needs at least one container")
+    if pod_spec.get("nodeName"):
+        yield invalid(f"{at}.nodeName", pod_spec["nodeName"], "gangs are placed by a scheduler: use nodeSelector")
+    if pod_spec.get("topologySpreadConstraints"):
+        detail = "spreading works against gangs: use topologyConstraint, or remove it"
+        yield invalid(f"{at}.topologySpreadConstraints", pod_spec["topologySpreadConstraints"], detail)
+    for kind in ("initContainers", "containers"):
+        for i, container in enumerate(_list(pod_spec.get(kind))):
+            if isinstance(container, dict):
+                yield from _env_errors(_list(container.get("env")), f"{at}.{kind}[{i}].env")
+
+
+def _env_errors(env: list[Any], at: str) -> Iterator[FieldError]:
+    names = [variable.get("name") if isinstance(variable, dict) else None for variable in env]
+    for i, name in enumerate(names):
+        if not isinstance(name, str):
+            yield required(f"{at}[{i}].name", "name the variable")
+        elif complaint := env_name_complaint(name):
+            yield invalid(f"{at}[{i}].name", name, complaint)
+        elif name in names[:i]:
+            yield duplicate(f"{at}[{i}].name", name, f"the same stands at [{names.index(name)}]: remove one")
+
+
+def _scheduler_errors(template: SetTemplate, settings: Settings) -> Iterator[FieldError]:
+    """A gang is placed by one scheduler, which must be one of those served here."""
+    names = [_scheduler(clique, settings) for clique in template.cliques]
+    for i, name in enumerate(names):
+        at = f"{_CLIQUES}[{i}].spec.podSpec.schedulerName"
+        if name != names[0]:
+            yield invalid(at, name, f'all cliques of a set need one scheduler: write "{names[0]}" as the first does')
+        elif name not in settings.schedulers:
+            yield invalid(at, name, f"is not enabled: write one of {', '.join(settings.schedulers)}")
+
+
+def _scheduler(clique: CliqueTemplate, settings: Settings) -> str:
+    return str(clique.spec.pod_spec.get("schedulerName") or settings.default_scheduler)
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,56 @@
+"""Scaling groups of a set: which cliques belong to them, and their counts."""
+
+from collections.abc import Iterator
+
+from grove.api.fielderrors import FieldError, duplicate, invalid, required
+from grove.api.podcliqueset import GroupConfig, SetTemplate
+from grove.api.validation.syntax import annotation_errors
+
+_GROUPS = "spec.template.podCliqueScalingGroups"
+
+
+def group_errors(template: SetTemplate) -> Iterator[FieldError]:
+    for i, group in enumerate(template.pod_clique_scaling_groups):
+        at = f"{_GROUPS}[{i}]"
+        yield from annotation_errors(group.annotations, f"{at}.annotations")
+        yield from _count_errors(group, at)
+    yield from _membership_errors(template)
+    yield from _member_autoscaling_errors(template)
+
+
+def _count_errors(group: GroupConfig, at: str) -> Iterator[FieldError]:
+    if group.replicas <= 0:
+        yield invalid(f"{at}.replicas", group.replicas, "must be greater than 0")
+    if group.min_available <= 0:
+        yield invalid(f"{at}.minAvailable", group.min_available, "must be greater than 0")
+    elif group.min_available > group.replicas:
+        detail = f"must not be greater than replicas ({group.replicas})"
+        yield invalid(f"{at}.minAvailable", group.min_available, detail)
+    config = group.scale_config
+    if config is not None and config.min_replicas is not None and config.min_replicas < group.min_available:
+        detail = f"must be at least minAvailable ({group.min_available})"
+        yield invalid(f"{at}.scaleConfig.minReplicas", config.min_replicas, detail)
+
+
+def _membership_errors(template: SetTemplate) -> Iterator[FieldError]:
+    cliques = [clique.name for clique in template.cliques]
+    owners: dict[str, str] = {}
+    for i, group in enumerate(template.pod_clique_scaling_groups):
+        if not group.clique_names:
+            yield required(f"{_GROUPS}[{i}].cliqueNames", "name at least one clique")
+        for k, name in enumerate(group.clique_names):
+            at = f"{_GROUPS}[{i}].cliqueNames[{k}]"
+            if name not in cliques:
+                yield invalid(at, name, "is not a clique of this set: define it in spec.template.cliques")
+            elif name in owners:
+                yield duplicate(at, name, f'belongs to group "{owners[name]}" already: remove it from one of them')
+            owners.setdefault(name, group.name)
+
+
+def _member_autoscaling_errors(template: SetTemplate) -> Iterator[FieldError]:
+    owners = {name: group.name for group in template.pod_clique_scaling_groups for name in group.clique_names}
+    for i, clique in enumerate(template.cliques):
+        if clique.spec.auto_scaling_config is not None and clique.name in owners:
+            at = f"spec.template.cliques[{i}].spec.autoScalingConfig"
+            detail = f'scales with its group "{owners[clique.name]}": use scaleConfig there'
+            yield invalid(at, clique.name, detail)

@@ -1,0 +1,47 @@
+"""The annotation that puts cliques into one NVLink domain: its value, and that it never changes."""
+
+from collections.abc import Iterator, Mapping
+
+from grove.api.fielderrors import FieldError, forbidden, invalid
+from grove.api.labels import MNNVL_GROUP
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.validation.settings import Settings
+from grove.api.validation.syntax import dns_label_complaint
+
+NO_GROUP = "none"
+
+
+def mnnvl_errors(pcs: PodCliqueSet, settings: Settings) -> Iterator[FieldError]:
+    for path, value in _values(pcs).values():
+        if value is None or value == NO_GROUP:
+            continue
+        if complaint := dns_label_complaint(value):
+            yield invalid(path, value, f'{complaint}; or write "{NO_GROUP}"')
+        if not settings.is_mnnvl_enabled:
+            yield invalid(path, value, f'multi-node NVLink is switched off here: remove it, or write "{NO_GROUP}"')
+
+
+def mnnvl_change_errors(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldError]:
+    before = _values(old)
+    for key, (path, value) in _values(new).items():
+        if key not in before or before[key][1] == value:
+            continue
+        if before[key][1] is None or value is None:
+            yield forbidden(path, "is never added or removed later: make a new set")
+        else:
+            yield invalid(path, value, f'never changes: write "{before[key][1]}" again, or make a new set')
+
+
+def _values(pcs: PodCliqueSet) -> dict[str, tuple[str, str | None]]:
+    """Path and value of every place where the annotation may stand."""
+    template = pcs.spec.template
+    found = {"set": _value(pcs.metadata.annotations, "metadata")}
+    for i, clique in enumerate(template.cliques):
+        found[f"clique/{clique.name}"] = _value(clique.annotations, f"spec.template.cliques[{i}]")
+    for i, group in enumerate(template.pod_clique_scaling_groups):
+        found[f"group/{group.name}"] = _value(group.annotations, f"spec.template.podCliqueScalingGroups[{i}]")
+    return found
+
+
+def _value(annotations: Mapping[str, str], at: str) -> tuple[str, str | None]:
+    return f"{at}.annotations[{MNNVL_GROUP}]", annotations.get(MNNVL_GROUP)

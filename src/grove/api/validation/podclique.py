@@ -1,0 +1,18 @@
+"""The rules of a PodClique edited or scaled directly: never below its minimum."""
+
+from collections.abc import Iterator
+
+from grove.api.fielderrors import FieldError, invalid
+from grove.api.podclique import PodClique
+
+
+def podclique_errors(clique: PodClique) -> Iterator[FieldError]:
+    replicas, minimum = clique.spec.replicas, clique.spec.min_available
+    if replicas < 0:
+        yield invalid("spec.replicas", replicas, "must be at least 0")
+    if minimum is None:
+        return
+    if minimum <= 0:
+        yield invalid("spec.minAvailable", minimum, "must be greater than 0")
+    elif 0 <= replicas < minimum:
+        yield invalid("spec.replicas", replicas, f"must be at least minAvailable ({minimum}): scale the set instead")

@@ -1,0 +1,16 @@
+"""The rules of a PodCliqueScalingGroup edited or scaled directly: never below its minimum."""
+
+from collections.abc import Iterator
+
+from grove.api.fielderrors import FieldError, invalid, required
+from grove.api.scalinggroup import PodCliqueScalingGroup
+
+
+def scaling_group_errors(group: PodCliqueScalingGroup) -> Iterator[FieldError]:
+    replicas, minimum = group.spec.replicas, group.spec.min_available
+    if minimum <= 0:
+        yield invalid("spec.minAvailable", minimum, "must be greater than 0")
+    elif replicas < minimum:
+        yield invalid("spec.replicas", replicas, f"must be at least minAvailable ({minimum}): scale the set instead")
+    if not group.spec.clique_names:
+        yield required("spec.cliqueNames", "name at least one clique")

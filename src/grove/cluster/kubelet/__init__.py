@@ -1,0 +1,1 @@
+"""Who runs bound pods: `simulated.py` only says so."""

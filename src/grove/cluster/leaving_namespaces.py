@@ -1,0 +1,61 @@
+"""Namespaces that are being deleted: everything in them is deleted first, then they go."""
+
+import asyncio
+
+import msgspec
+
+from grove.cluster.resources import NAMESPACES
+from grove.cluster.server import ApiServer
+from grove.cluster.store import Change, ChangeType, Entry
+from grove.kube.transport import Request
+
+
+class LeavingNamespaces:
+    def __init__(self, server: ApiServer, *, delay: float) -> None:
+        self._server = server
+        self._delay = delay
+        self._namespaces = server.store.table(NAMESPACES)
+        self._queue: dict[str, None] = {}
+        self._has_work = asyncio.Event()
+        for entry in self._namespaces.entries(""):
+            self._notice(entry)
+        server.store.subscribe(self._follow)
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._has_work.wait()
+            await self._server.clock.sleep(self._delay)
+            self._has_work.clear()
+            queue, self._queue = self._queue, {}
+            for name in queue:
+                self._visit(name)
+
+    def _follow(self, change: Change) -> None:
+        if change.served is NAMESPACES:
+            if change.type is not ChangeType.DELETED:
+                self._notice(change.entry)
+        elif change.type is ChangeType.DELETED and change.entry.namespace:
+            namespace = self._namespaces.find("", change.entry.namespace)
+            if namespace is not None:
+                self._notice(namespace)
+
+    def _notice(self, namespace: Entry) -> None:
+        if "deletionTimestamp" in namespace.obj["metadata"] and namespace.obj["spec"].get("finalizers"):
+            self._queue[namespace.name] = None
+            self._has_work.set()
+
+    def _visit(self, name: str) -> None:
+        """Nothing new can come into it, so what is deleted once stays deleted."""
+        namespace = self._namespaces.find("", name)
+        if namespace is None:
+            return
+        is_empty = True
+        for table in self._server.store.tables():
+            for entry in list(table.entries(name)) if table.served.namespaced else ():
+                is_empty = False
+                if "deletionTimestamp" not in entry.obj["metadata"]:
+                    self._server.handle(Request(method="DELETE", path=table.served.path(name, entry.name)))
+        if is_empty:
+            body = msgspec.json.encode({**namespace.obj, "spec": {**namespace.obj["spec"], "finalizers": []}})
+            self._server.handle(Request(method="PUT", path=f"{NAMESPACES.path('', name)}/finalize", body=body))

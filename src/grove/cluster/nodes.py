@@ -1,0 +1,124 @@
+"""Nodes of an embedded cluster: made, cordoned, drained, lost and found, through the API.
+
+What follows from a lost node (taints, evictions) is `node_lifecycle.py`; what runs on one is `kubelet/`.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from itertools import count
+
+import msgspec
+
+from grove.api.meta import JsonObject
+from grove.api.resources import NODES, PODS
+from grove.clock import Clock
+from grove.kube.client import Client
+from grove.kube.errors import ApiError
+from grove.kube.transport import STRATEGIC_PATCH
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+BLOCK = "topology.kubernetes.io/block"
+RACK = "topology.kubernetes.io/rack"
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """Where node n stands: racks are filled one after the other, so are blocks and zones."""
+
+    nodes_per_rack: int = 4
+    racks_per_block: int = 2
+    blocks_per_zone: int = 2
+
+    def labels(self, node_index: int) -> dict[str, str]:
+        rack_index = node_index // self.nodes_per_rack
+        block_index = rack_index // self.racks_per_block
+        zone_index = block_index // self.blocks_per_zone
+        return {ZONE: f"zone-{zone_index}", BLOCK: f"block-{block_index}", RACK: f"rack-{rack_index}"}
+
+
+class Nodes:
+    """What an administrator, and bad luck, do to nodes."""
+
+    def __init__(self, client: Client, clock: Clock, layout: Layout | None = None) -> None:
+        self._client = client
+        self._clock = clock
+        self._layout = layout or Layout()
+
+    async def create(
+        self, number: int, resources: Mapping[str, str], labels: Mapping[str, str] | None = None
+    ) -> tuple[str, ...]:
+        """Add `number` ready nodes, under the lowest free names `node-0`, `node-1`, ...; returns their names."""
+        taken = {node.metadata.name for node in (await self._client.list(NODES)).items}
+        free = (index for index in count() if f"node-{index}" not in taken)
+        indices = [next(free) for _ in range(number)]
+        for index in indices:
+            await self._client.create(NODES, "", self._manifest(index, resources, labels or {}))
+        return tuple(f"node-{index}" for index in indices)
+
+    async def cordon(self, name: str) -> None:
+        await self._client.patch(NODES, "", name, {"spec": {"unschedulable": True}})
+
+    async def uncordon(self, name: str) -> None:
+        await self._client.patch(NODES, "", name, {"spec": {"unschedulable": None}})
+
+    async def drain(self, name: str) -> None:
+        """Cordon the node and delete its pods; those leave at their own pace."""
+        await self.cordon(name)
+        pods = await self._client.list(PODS, field_selector=f"spec.nodeName={name}")
+        async with asyncio.TaskGroup() as group:
+            for pod in pods.items:
+                if not pod.metadata.is_leaving:
+                    group.create_task(self._evict(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid))
+
+    async def fail(self, name: str) -> None:
+        """Nobody on the node answers any more, as after a power cut."""
+        message = "Kubelet stopped posting node status."
+        await self._write_ready(name, status="Unknown", reason="NodeStatusUnknown", message=message)
+
+    async def recover(self, name: str) -> None:
+        await self._write_ready(name, status="True", reason="KubeletReady", message="kubelet is posting ready status")
+
+    async def remove(self, name: str) -> None:
+        """Delete the node; its pods are then collected by the garbage collector."""
+        await self._client.delete(NODES, "", name)
+
+    async def _evict(self, namespace: str, name: str, uid: str) -> None:
+        try:
+            await self._client.delete(PODS, namespace, name, uid=uid)
+        except ApiError as error:
+            if not (error.is_not_found or error.is_conflict):  # Gone, or replaced by another pod: both are fine.
+                raise
+
+    async def _write_ready(self, name: str, *, status: str, reason: str, message: str) -> None:
+        condition = self._ready_condition(status, reason, message)
+        await self._client.patch(
+            NODES, "", name, {"status": {"conditions": [condition]}},
+            content_type=STRATEGIC_PATCH, subresource="status",
+        )  # fmt: skip
+
+    def _manifest(self, index: int, resources: Mapping[str, str], labels: Mapping[str, str]) -> JsonObject:
+        name = f"node-{index}"
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {HOSTNAME: name} | self._layout.labels(index) | dict(labels)},
+            "spec": {},
+            "status": {
+                "capacity": dict(resources),
+                "allocatable": dict(resources),
+                "addresses": [
+                    {"type": "InternalIP", "address": f"192.168.{index // 250 % 256}.{index % 250 + 1}"},
+                    {"type": "Hostname", "address": name},
+                ],
+                "conditions": [self._ready_condition("True", "KubeletReady", "kubelet is posting ready status")],
+            },
+        }
+
+    def _ready_condition(self, status: str, reason: str, message: str) -> JsonObject:
+        return {
+            "type": "Ready",
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }

@@ -1,0 +1,164 @@
+"""JSON patch (RFC 6902): a list of operations, all or none."""
+
+from typing import Any
+
+import msgspec
+
+from grove.cluster.patches import PatchConflictError, PatchInvalidError
+
+_MOST_OPERATIONS = 10_000
+
+
+class _Operation(msgspec.Struct, frozen=True):
+    op: str
+    path: str
+    source: str | msgspec.UnsetType = msgspec.field(name="from", default=msgspec.UNSET)
+    value: Any = msgspec.UNSET
+
+
+def apply_json_patch(document: Any, patch: Any) -> Any:
+    """All operations or none. `PatchInvalidError`: this is no patch; `PatchConflictError`: it does not fit."""
+    for operation in _read(patch):
+        document = _apply(document, operation)
+    return document
+
+
+def _read(patch: Any) -> list[_Operation]:
+    try:
+        operations = msgspec.convert(patch, list[_Operation])
+    except msgspec.ValidationError as problem:
+        raise PatchInvalidError(f"error decoding patch: {problem}") from None
+    if len(operations) > _MOST_OPERATIONS:
+        raise PatchInvalidError(
+            f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
+        )
+    return operations
+
+
+def _apply(document: Any, operation: _Operation) -> Any:
+    path = _steps(operation.path)
+    match operation.op:
+        case "add":
+            return _add(document, path, _value(operation))
+        case "remove":
+            return _remove(document, path)
+        case "replace":
+            value = _value(operation)
+            _find(document, path)
+            return _replace(document, path, value)
+        case "test":
+            if not _equal(_find(document, path), _value(operation)):
+                raise PatchConflictError(f"testing value {operation.path} failed: test failed")
+            return document
+        case "copy":
+            return _add(document, path, _find(document, _source(operation)))
+        case "move":
+            return _move(document, path, _source(operation))
+        case _:
+            raise PatchInvalidError(f"Unexpected kind: {operation.op}")
+
+
+def _move(document: Any, path: list[str], source: list[str]) -> Any:
+    if path[: len(source)] == source:
+        if path == source:
+            _find(document, path)
+            return document
+        raise PatchConflictError("a value cannot be moved into itself")
+    value = _find(document, source)
+    return _add(_remove(document, source), path, value)
+
+
+def _value(operation: _Operation) -> Any:
+    if operation.value is msgspec.UNSET:
+        raise PatchInvalidError(f"{operation.op} operation has no value")
+    return operation.value
+
+
+def _source(operation: _Operation) -> list[str]:
+    if not isinstance(operation.source, str):
+        raise PatchInvalidError(f"{operation.op} operation has no from")
+    return _steps(operation.source)
+
+
+def _steps(pointer: str) -> list[str]:
+    if not pointer:
+        return []
+    if not pointer.startswith("/"):
+        raise PatchInvalidError(f"{pointer} is not a JSON pointer: it must begin with /")
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
+
+
+def _find(document: Any, path: list[str]) -> Any:
+    for step in path:
+        document = _child(document, step)
+    return document
+
+
+def _child(container: Any, step: str) -> Any:
+    if isinstance(container, dict):
+        if step not in container:
+            raise PatchConflictError(f"unable to find {step}: missing value")
+        return container[step]
+    if isinstance(container, list):
+        return container[_index(container, step)]
+    raise PatchConflictError(f"unable to find {step}: its parent is neither an object nor a list")
+
+
+def _index(container: list[Any], step: str) -> int:
+    if not step.isascii() or not step.isdigit() or (len(step) > 1 and step.startswith("0")):
+        raise PatchConflictError(f"{step} is not an index of a list")
+    index = int(step)
+    if index >= len(container):
+        raise PatchConflictError(f"index {index} is out of bounds: the list has {len(container)}")
+    return index
+
+
+def _add(document: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    step, rest = path[0], path[1:]
+    if rest:
+        return _with_child(document, step, _add(_child(document, step), rest, value))
+    if isinstance(document, list):
+        index = len(document) if step in ("-", str(len(document))) else _index(document, step)
+        return [*document[:index], value, *document[index:]]
+    if isinstance(document, dict):
+        return {**document, step: value}
+    raise PatchConflictError(f"unable to add {step}: its parent is neither an object nor a list")
+
+
+def _replace(document: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    return _with_child(document, path[0], _replace(_child(document, path[0]), path[1:], value))
+
+
+def _remove(document: Any, path: list[str]) -> Any:
+    if not path:
+        return None
+    step, rest = path[0], path[1:]
+    child = _child(document, step)
+    if rest:
+        return _with_child(document, step, _remove(child, rest))
+    if isinstance(document, list):
+        index = _index(document, step)
+        return [*document[:index], *document[index + 1 :]]
+    return {key: kept for key, kept in document.items() if key != step}
+
+
+def _with_child(container: Any, step: str, child: Any) -> Any:
+    if isinstance(container, dict):
+        return {**container, step: child}
+    index = _index(container, step)
+    return [*container[:index], child, *container[index + 1 :]]
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """As JSON sees it: true is not 1."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    return bool(left == right)

@@ -1,0 +1,59 @@
+"""What every verb works with: the store, time, chance, and whom to ask for admission."""
+
+from random import Random
+from typing import Protocol
+
+from grove.api.admission import AdmissionControl, AdmissionRequest, Operation
+from grove.api.meta import JsonObject
+from grove.clock import Clock
+from grove.cluster.resources import Served
+from grove.cluster.server.metadata import wire_time
+from grove.cluster.server.status_errors import invalid
+from grove.cluster.server.targets import Target
+from grove.cluster.store import Storage
+
+
+class Quotas(Protocol):
+    """What a create asks before it stores (`quota.py`)."""
+
+    def check(self, served: Served, namespace: str, obj: JsonObject) -> None: ...
+
+
+class Context:
+    """Shared by all verbs of one server."""
+
+    def __init__(
+        self, store: Storage, clock: Clock, random: Random, *, quotas: Quotas, admission: AdmissionControl | None
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.random = random
+        self.quotas = quotas
+        self._admission = admission
+        # Warnings of the request being handled; requests are handled one after the other.
+        self.warnings: list[str] = []
+
+    def now(self) -> str:
+        """The present, as it is written into objects."""
+        return wire_time(self.clock.now())
+
+    def admit(self, target: Target, name: str, new: JsonObject, old: JsonObject | None) -> JsonObject:
+        """The object with defaults filled in, if admission allows it; raises 422 with every error at once."""
+        if self._admission is None or not target.served.is_custom:
+            return new
+        answer = self._admission(
+            AdmissionRequest(
+                operation=Operation.CREATE if old is None else Operation.UPDATE,
+                group=target.served.group,
+                plural=target.served.plural,
+                subresource=target.subresource,
+                namespace=target.namespace,
+                name=name,
+                object=new,
+                old=old,
+            )
+        )
+        self.warnings += answer.warnings
+        if answer.errors:
+            raise invalid(target.served, name, answer.errors)
+        return new if answer.object is None else answer.object

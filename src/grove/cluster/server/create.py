@@ -1,0 +1,83 @@
+"""POST: a new object."""
+
+from grove.api.meta import JsonObject
+from grove.cluster.resources import NAMESPACES, Served
+from grove.cluster.server.bodies import is_dry_run, read_object
+from grove.cluster.server.context import Context
+from grove.cluster.server.kinds import creation_errors, prepared_for_creation
+from grove.cluster.server.metadata import MetaShape, born_metadata, metadata_errors, read_shape
+from grove.cluster.server.status_errors import (
+    already_exists,
+    bad_request,
+    being_deleted,
+    forbidden,
+    invalid,
+    method_not_allowed,
+    not_found,
+)
+from grove.cluster.server.targets import Target
+from grove.cluster.store import draft
+from grove.kube.transport import Request, Response
+
+
+def create(context: Context, target: Target, request: Request) -> Response:
+    served = target.served
+    if served.namespaced and not target.namespace:
+        raise method_not_allowed()
+    given = read_object(served, request)
+    shape = read_shape(served, given)
+    _check_place(target, shape)
+    obj = _born(context, target, given, shape)
+    name = obj["metadata"]["name"]
+    if served.namespaced:
+        _check_namespace(context, served, target.namespace, name)
+    obj = prepared_for_creation(context, served, obj)
+    obj = context.admit(target, name, obj, None)
+    if errors := metadata_errors(served, obj["metadata"]) + creation_errors(served, obj):
+        raise invalid(served, name, errors)
+    context.quotas.check(served, target.namespace, obj)
+    _check_name_is_free(context, served, target.namespace, name)
+    if is_dry_run(request):
+        return Response(status=201, body=draft(target.namespace, name, obj, 0).data)
+    return Response(status=201, body=context.store.put(served, target.namespace, name, obj).data)
+
+
+def _check_place(target: Target, shape: MetaShape) -> None:
+    if target.served.namespaced and shape.namespace not in (None, "", target.namespace):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if shape.resource_version:
+        raise bad_request("resourceVersion should not be set on objects to be created")
+
+
+def _born(context: Context, target: Target, given: JsonObject, shape: MetaShape) -> JsonObject:
+    metadata = born_metadata(target.served, target.namespace, shape, given.get("metadata") or {}, context.random)
+    metadata["creationTimestamp"] = context.now()
+    return {**given, "metadata": metadata}
+
+
+def _check_namespace(context: Context, served: Served, namespace: str, name: str) -> None:
+    entry = context.store.table(NAMESPACES).find("", namespace)
+    if entry is None:
+        raise not_found(NAMESPACES, namespace)
+    if "deletionTimestamp" in entry.obj["metadata"]:
+        raise forbidden(
+            served,
+            name,
+            f"unable to create new content in namespace {namespace} because it is being terminated",
+            [
+                {
+                    "reason": "NamespaceTerminating",
+                    "message": f"namespace {namespace} is being terminated",
+                    "field": "metadata.namespace",
+                }
+            ],
+        )
+
+
+def _check_name_is_free(context: Context, served: Served, namespace: str, name: str) -> None:
+    holder = context.store.table(served).find(namespace, name)
+    if holder is None:
+        return
+    if "deletionTimestamp" in holder.obj["metadata"]:
+        raise being_deleted(served, name)
+    raise already_exists(served, name)

@@ -1,0 +1,164 @@
+"""DELETE of one object or of a collection: grace periods, finalizers, preconditions, and what happens to dependents.
+
+Here an object is only marked or removed; its dependents are the garbage collector's (`cluster/garbage.py`).
+"""
+
+from datetime import timedelta
+
+import msgspec
+
+from grove.api.meta import JsonObject
+from grove.cluster.resources import NAMESPACES, PODS, Served
+from grove.cluster.server.bodies import DeleteOptions, read_delete_options
+from grove.cluster.server.context import Context
+from grove.cluster.server.metadata import wire_time
+from grove.cluster.server.read import find_entry, items_of, select_entries, selection_of
+from grove.cluster.server.status_errors import conflict, details_of, forbidden, method_not_allowed
+from grove.cluster.server.targets import Target
+from grove.cluster.store import Entry, draft
+from grove.kube.transport import Request, Response
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+_UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    entry: Entry
+    is_gone: bool
+
+
+def delete(context: Context, target: Target, request: Request) -> Response:
+    options = read_delete_options(request)
+    entry = find_entry(context, target)
+    outcome = _delete_entry(context, target.served, entry, options)
+    if outcome.is_gone and not target.served.returns_deleted:
+        return _gone(target.served, entry)
+    is_cascading = options.orphan_dependents is False
+    return Response(status=202 if is_cascading and not outcome.is_gone else 200, body=outcome.entry.data)
+
+
+def delete_collection(context: Context, target: Target, request: Request) -> Response:
+    """One after the other, by name. The answer shows the objects as they were before."""
+    served = target.served
+    if (served.namespaced and not target.namespace) or served is NAMESPACES:
+        raise method_not_allowed()
+    options = read_delete_options(request)
+    entries = select_entries(context, target, selection_of(target, request))
+    for entry in entries:
+        _delete_entry(context, served, entry, options)
+    metadata = {"resourceVersion": str(context.store.revision)}
+    head = msgspec.json.encode({"kind": served.list_kind, "apiVersion": served.api_version, "metadata": metadata})
+    return Response(status=200, body=b'%b,"items":[%b]}' % (head[:-1], b",".join(items_of(target, entries))))
+
+
+def _delete_entry(context: Context, served: Served, entry: Entry, options: DeleteOptions) -> _Outcome:
+    _check_preconditions(served, entry, options)
+    if served is NAMESPACES:
+        return _terminate_namespace(context, entry, options)
+    metadata = _with_finalizers(entry.obj["metadata"], options)
+    grace = _grace(served, entry.obj, options)
+    leaving = _leaving(context, metadata, grace)
+    last = entry.obj if leaving == entry.obj["metadata"] else {**entry.obj, "metadata": leaving}
+    is_gone = not leaving.get("finalizers") and not leaving["deletionGracePeriodSeconds"]
+    if options.dry_run:
+        return _Outcome(draft(entry.namespace, entry.name, last, entry.revision), is_gone)
+    if is_gone:
+        return _Outcome(context.store.remove(served, entry.namespace, entry.name, last), True)
+    if last is entry.obj:
+        return _Outcome(entry, False)
+    return _Outcome(context.store.put(served, entry.namespace, entry.name, last), False)
+
+
+def _check_preconditions(served: Served, entry: Entry, options: DeleteOptions) -> None:
+    wanted, metadata = options.preconditions, entry.obj["metadata"]
+    if wanted is None:
+        return
+    if wanted.uid is not None and wanted.uid != metadata["uid"]:
+        raise conflict(
+            served,
+            entry.name,
+            f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({metadata['uid']}). "
+            "The object might have been deleted and then recreated",
+        )
+    if wanted.resource_version is not None and wanted.resource_version != metadata["resourceVersion"]:
+        raise conflict(
+            served,
+            entry.name,
+            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the ResourceVersion "
+            f"in record ({metadata['resourceVersion']}). The object might have been modified",
+        )
+
+
+def _with_finalizers(metadata: JsonObject, options: DeleteOptions) -> JsonObject:
+    """The garbage collector's finalizers as the caller's policy wants them; without a policy they stay."""
+    match (options.propagation_policy, options.orphan_dependents):
+        case (None, None):
+            return metadata
+        case ("Orphan", _) | (None, True):
+            wanted = [ORPHAN]
+        case ("Foreground", _):
+            wanted = [FOREGROUND]
+        case _:
+            wanted = []
+    before = metadata.get("finalizers", [])
+    finalizers = [kept for kept in before if kept not in (ORPHAN, FOREGROUND)] + wanted
+    if finalizers == before:
+        return metadata
+    changed = {key: value for key, value in metadata.items() if key != "finalizers"}
+    return {**changed, "finalizers": finalizers} if finalizers else changed
+
+
+def _grace(served: Served, obj: JsonObject, options: DeleteOptions) -> int:
+    """Only pods leave gracefully, and of them only those that may be running somewhere."""
+    if served is not PODS:
+        return 0
+    spec = obj["spec"]
+    if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if options.grace_period_seconds is not None:
+        wanted = options.grace_period_seconds
+    elif "deletionTimestamp" in obj["metadata"]:
+        wanted = obj["metadata"].get("deletionGracePeriodSeconds", 0)
+    else:
+        wanted = spec.get("terminationGracePeriodSeconds", 30)
+    return 1 if wanted < 0 else int(wanted)
+
+
+def _leaving(context: Context, metadata: JsonObject, grace: int) -> JsonObject:
+    """Marked as leaving; an object that already leaves can only be hurried."""
+    if "deletionTimestamp" not in metadata:
+        marked = {
+            **metadata,
+            "deletionTimestamp": wire_time(context.clock.now() + timedelta(seconds=grace)),
+            "deletionGracePeriodSeconds": grace,
+        }
+        if "generation" in metadata:
+            marked["generation"] = metadata["generation"] + 1
+        return marked
+    if grace >= metadata.get("deletionGracePeriodSeconds", 0):
+        return metadata
+    return {
+        **metadata,
+        "deletionTimestamp": wire_time(context.clock.now() + timedelta(seconds=grace)),
+        "deletionGracePeriodSeconds": grace,
+    }
+
+
+def _terminate_namespace(context: Context, entry: Entry, options: DeleteOptions) -> _Outcome:
+    """A namespace is emptied first (`cluster/leaving_namespaces.py`); until then it takes nothing new."""
+    if entry.name in _UNDELETABLE_NAMESPACES:
+        raise forbidden(NAMESPACES, entry.name, "this namespace may not be deleted")
+    metadata = _with_finalizers(entry.obj["metadata"], options)
+    if "deletionTimestamp" not in metadata:
+        metadata = {**metadata, "deletionTimestamp": context.now(), "deletionGracePeriodSeconds": 0}
+    terminating = {**entry.obj, "metadata": metadata, "status": {**entry.obj.get("status", {}), "phase": "Terminating"}}
+    if options.dry_run or terminating == entry.obj:
+        return _Outcome(draft(entry.namespace, entry.name, terminating, entry.revision), False)
+    return _Outcome(context.store.put(NAMESPACES, "", entry.name, terminating), False)
+
+
+def _gone(served: Served, entry: Entry) -> Response:
+    details = {**details_of(served, entry.name), "uid": entry.obj["metadata"]["uid"]}
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return Response(status=200, body=msgspec.json.encode(body))

@@ -1,0 +1,28 @@
+"""PUT namespaces/NAME/finalize: whoever emptied a namespace lets it go."""
+
+from grove.cluster.resources import NAMESPACES
+from grove.cluster.server.bodies import read_object
+from grove.cluster.server.context import Context
+from grove.cluster.server.metadata import read_shape
+from grove.cluster.server.read import find_entry
+from grove.cluster.server.status_errors import bad_request, other_uid, stale
+from grove.cluster.server.targets import Target
+from grove.cluster.server.update import is_released
+from grove.kube.transport import Request, Response
+
+
+def finalize(context: Context, target: Target, request: Request) -> Response:
+    candidate = read_object(NAMESPACES, request)
+    shape = read_shape(NAMESPACES, candidate)
+    finalizers = (candidate.get("spec") or {}).get("finalizers") or []
+    if not isinstance(finalizers, list) or not all(isinstance(finalizer, str) for finalizer in finalizers):
+        raise bad_request("Namespace: spec.finalizers must be a list of strings")
+    entry = find_entry(context, target)
+    metadata = entry.obj["metadata"]
+    if shape.uid and shape.uid != metadata["uid"]:
+        raise other_uid(NAMESPACES, target.name, shape.uid, metadata["uid"])
+    if shape.resource_version and shape.resource_version != metadata["resourceVersion"]:
+        raise stale(NAMESPACES, target.name)
+    new = {**entry.obj, "spec": {**entry.obj["spec"], "finalizers": finalizers}}
+    write = context.store.remove if is_released(new) else context.store.put
+    return Response(status=200, body=write(NAMESPACES, "", target.name, new).data)

@@ -1,0 +1,275 @@
+"""The rules of `metadata`, the same for every kind: what a new object gets, what an update may change.
+
+Not here: rules of single kinds (`kinds.py`, `pods.py`), deletion (`delete.py`).
+"""
+
+import re
+from datetime import datetime
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import msgspec
+
+from grove.api.fielderrors import FieldError, forbidden, invalid, required
+from grove.api.meta import JsonObject
+from grove.cluster.resources import Served
+from grove.cluster.server.status_errors import bad_request, immutable
+
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+_DNS_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+
+_LABEL_WORDS = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_DNS_LABEL}')"
+)
+_SUBDOMAIN_WORDS = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_DNS_SUBDOMAIN}')"
+)
+_DNS_1035_WORDS = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
+    f"regex used for validation is '{_DNS_1035}')"
+)
+_QUALIFIED_WORDS = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_VALUE_WORDS = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_ANNOTATIONS_LIMIT = 256 * 1024
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST_GENERATED_BASE = 58
+
+
+class _OwnerShape(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class MetaShape(msgspec.Struct, frozen=True, rename="camel"):
+    """What `metadata` must look like before any rule reads it."""
+
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_OwnerShape] | None = None
+    finalizers: list[str] | None = None
+    self_link: str | None = None
+    managed_fields: Any = None
+
+
+_USERS_FIELDS = ("labels", "annotations", "ownerReferences", "finalizers")
+
+
+def read_shape(served: Served, obj: JsonObject) -> MetaShape:
+    """Raises 400 where the types are wrong."""
+    for part in ("spec", "status"):
+        if not isinstance(obj.get(part, {}), dict | None):
+            raise unreadable(served, f"Object has a {part} that is not an object - at `$.{part}`")
+    try:
+        return msgspec.convert(obj.get("metadata") or {}, MetaShape)
+    except msgspec.ValidationError as problem:
+        raise unreadable(served, str(problem).replace("`$.", "`$.metadata.").replace("`$`", "`$.metadata`")) from None
+
+
+def unreadable(served: Served, why: str) -> Exception:
+    return bad_request(f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: json: {why}')
+
+
+def born_metadata(served: Served, namespace: str, shape: MetaShape, given: JsonObject, random: Random) -> JsonObject:
+    """The metadata of a new object, but for its creation time; names are made here if the user left them to us."""
+    name = shape.name or ""
+    if not name and shape.generate_name:
+        name = shape.generate_name[:_LONGEST_GENERATED_BASE] + "".join(random.choices(_SUFFIX_ALPHABET, k=5))
+    metadata: JsonObject = {"name": name}
+    if shape.generate_name:
+        metadata["generateName"] = shape.generate_name
+    if served.namespaced:
+        metadata["namespace"] = namespace
+    metadata["uid"] = draw_uid(random)
+    metadata["resourceVersion"] = ""
+    if served.has_generation:
+        metadata["generation"] = 1
+    metadata["creationTimestamp"] = None
+    for field in _USERS_FIELDS:
+        if value := given.get(field):
+            metadata[field] = value
+    return metadata
+
+
+def draw_uid(random: Random) -> str:
+    bits = f"{random.getrandbits(128):032x}"
+    return f"{bits[:8]}-{bits[8:12]}-4{bits[13:16]}-a{bits[17:20]}-{bits[20:]}"
+
+
+def wire_time(instant: datetime) -> str:
+    """Whole seconds, as Kubernetes writes times."""
+    return f"{instant.isoformat(timespec='seconds')[:19]}Z"
+
+
+def metadata_errors(served: Served, metadata: JsonObject) -> list[FieldError]:
+    """Everything wrong with the metadata that a user wrote."""
+    errors = _name_errors(served, metadata)
+    if labels := metadata.get("labels"):
+        errors += _label_errors(labels)
+    if annotations := metadata.get("annotations"):
+        errors += _annotation_errors(annotations)
+    if owners := metadata.get("ownerReferences"):
+        errors += _owner_errors(owners)
+    for finalizer in metadata.get("finalizers") or ():
+        if problem := label_key_problem(finalizer):
+            errors.append(invalid("metadata.finalizers", finalizer, problem))
+    return errors
+
+
+def updated_metadata(old: JsonObject, new: JsonObject) -> tuple[JsonObject, list[FieldError]]:
+    """The new metadata with everything that only the server decides as it was; and what was wrong with the attempt."""
+    errors = [
+        immutable(f"metadata.{field}", new[field])
+        for field in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if new.get(field) is not None and new[field] != old.get(field)
+    ]
+    metadata = {key: value for key, value in old.items() if key not in _USERS_FIELDS}
+    for field in _USERS_FIELDS:
+        if value := new.get(field):
+            metadata[field] = value
+    if "deletionTimestamp" in old:
+        errors += _late_finalizers(old, metadata)
+    return metadata, errors
+
+
+def _late_finalizers(old: JsonObject, new: JsonObject) -> list[FieldError]:
+    before = old.get("finalizers", ())
+    added = [finalizer for finalizer in new.get("finalizers", ()) if finalizer not in before]
+    if not added:
+        return []
+    shown = ", ".join(f'"{finalizer}"' for finalizer in added)
+    return [
+        forbidden(
+            "metadata.finalizers",
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{"
+            + shown
+            + "}",
+        )
+    ]
+
+
+def _name_errors(served: Served, metadata: JsonObject) -> list[FieldError]:
+    name = metadata["name"]
+    if not name:
+        return [required("metadata.name", "name or generateName is required")]
+    problem = name_problem(served.qualified, name)
+    return [invalid("metadata.name", name, problem)] if problem else []
+
+
+def name_problem(qualified: str, name: str) -> str:
+    """What is wrong with an object's name, or nothing."""
+    match qualified:
+        case "namespaces":
+            return dns_label_problem(name)
+        case "services":
+            return _pattern_problem(name, _DNS_1035, 63, _DNS_1035_WORDS)
+        case _:
+            return dns_subdomain_problem(name)
+
+
+@lru_cache(maxsize=16384)
+def dns_subdomain_problem(text: str) -> str:
+    return _pattern_problem(text, _DNS_SUBDOMAIN, 253, _SUBDOMAIN_WORDS)
+
+
+@lru_cache(maxsize=16384)
+def dns_label_problem(text: str) -> str:
+    return _pattern_problem(text, _DNS_LABEL, 63, _LABEL_WORDS)
+
+
+def _pattern_problem(text: str, pattern: str, longest: int, words: str) -> str:
+    if len(text) > longest:
+        return f"must be no more than {longest} characters"
+    return "" if re.fullmatch(pattern, text) else words
+
+
+@lru_cache(maxsize=16384)
+def label_key_problem(key: str) -> str:
+    """What is wrong with a qualified name (a label key, a finalizer, a gate), or nothing."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and not prefix:
+        return "prefix part must be non-empty"
+    if prefix and (problem := dns_subdomain_problem(prefix)):
+        return f"prefix part {problem}"
+    if not name:
+        return "name part must be non-empty"
+    if len(name) > 63:
+        return "name part must be no more than 63 characters"
+    return "" if re.fullmatch(_QUALIFIED_PART, name) else _QUALIFIED_WORDS
+
+
+@lru_cache(maxsize=16384)
+def label_value_problem(value: str) -> str:
+    if len(value) > 63:
+        return "must be no more than 63 characters"
+    return "" if not value or re.fullmatch(_QUALIFIED_PART, value) else _VALUE_WORDS
+
+
+def _label_errors(labels: dict[str, str]) -> list[FieldError]:
+    errors = []
+    for key, value in labels.items():
+        if problem := label_key_problem(key):
+            errors.append(invalid("metadata.labels", key, problem))
+        if problem := label_value_problem(value):
+            errors.append(invalid("metadata.labels", value, problem))
+    return errors
+
+
+def _annotation_errors(annotations: dict[str, str]) -> list[FieldError]:
+    errors = []
+    size = 0
+    for key, value in annotations.items():
+        if problem := label_key_problem(key.lower()):
+            errors.append(invalid("metadata.annotations", key, problem))
+        size += len(key) + len(value)
+    if size > _ANNOTATIONS_LIMIT:
+        errors.append(invalid("metadata.annotations", "", f"must have at most {_ANNOTATIONS_LIMIT} bytes"))
+    return errors
+
+
+def _owner_errors(owners: list[JsonObject]) -> list[FieldError]:
+    errors = []
+    controllers = []
+    for owner in owners:
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                errors.append(invalid(f"metadata.ownerReferences.{field}", "", "must not be empty"))
+        if owner.get("controller"):
+            controllers.append(owner)
+    if len(controllers) > 1:
+        names = [f"{owner.get('kind')} {owner.get('name')}" for owner in controllers]
+        errors.append(
+            invalid(
+                "metadata.ownerReferences",
+                controllers,
+                "Only one reference can have Controller set to true. Found "
+                f'"true" in references for {names[0]} and {names[1]}',
+            )
+        )
+    return errors

@@ -1,0 +1,360 @@
+"""The rules of pods: defaults, what a new pod must have, what may still change afterwards.
+
+Not here: binding (`bind.py`), deletion with its grace (`delete.py`), quotas (`quota.py`).
+"""
+
+from typing import Any
+
+import msgspec
+
+from grove.api.fielderrors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from grove.api.meta import JsonObject
+from grove.api.quantities import QuantityError, parse_milli
+from grove.cluster.resources import PODS, PRIORITY_CLASSES
+from grove.cluster.server.context import Context
+from grove.cluster.server.metadata import dns_label_problem, label_key_problem, unreadable
+from grove.cluster.server.status_errors import forbidden as forbidden_request
+
+Quantities = dict[str, str | int | float]
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class _Container(msgspec.Struct, frozen=True):
+    name: str | None = None
+    image: str | None = None
+    resources: _Resources | None = None
+    ports: list[dict[str, Any]] | None = None
+
+
+class _Gate(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class PodShape(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod's spec must look like before any rule reads it."""
+
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    scheduling_gates: list[_Gate] | None = None
+    node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: dict[str, Any] | None = None
+    tolerations: list[dict[str, Any]] | None = None
+    restart_policy: str | None = None
+    termination_grace_period_seconds: int | None = None
+    priority_class_name: str | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    hostname: str | None = None
+    subdomain: str | None = None
+
+    @property
+    def all_containers(self) -> list[_Container]:
+        return [*(self.init_containers or ()), *(self.containers or ())]
+
+
+def pod_shape(obj: JsonObject) -> PodShape:
+    """Raises 400 where the types are wrong."""
+    try:
+        return msgspec.convert(obj.get("spec") or {}, PodShape)
+    except msgspec.ValidationError as problem:
+        raise unreadable(PODS, str(problem).replace("`$", "`$.spec")) from None
+
+
+# Defaults
+
+
+_SPEC_DEFAULTS: JsonObject = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "securityContext": {},
+    "schedulerName": "default-scheduler",
+    "enableServiceLinks": True,
+}
+_PATIENCE: tuple[JsonObject, ...] = tuple(
+    {"key": f"node.kubernetes.io/{trouble}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for trouble in ("not-ready", "unreachable")
+)
+
+
+def prepared_pod(context: Context, obj: JsonObject) -> JsonObject:
+    """A new pod with its defaults, its priority and its first status."""
+    shape = pod_shape(obj)
+    spec = _with_defaults(obj.get("spec") or {})
+    spec |= _priority(context, obj["metadata"]["name"], shape)
+    return {**obj, "spec": spec, "status": _first_status(shape)}
+
+
+def _with_defaults(spec: JsonObject) -> JsonObject:
+    filled = {key: value for key, value in spec.items() if value is not None}
+    for key, value in _SPEC_DEFAULTS.items():
+        filled.setdefault(key, value)
+    for field in ("containers", "initContainers"):
+        if field in filled:
+            filled[field] = [_container_with_defaults(container) for container in filled[field]]
+    if "schedulingGates" in filled and not filled["schedulingGates"]:
+        del filled["schedulingGates"]
+    tolerations = filled.get("tolerations") or []
+    missing = [patience for patience in _PATIENCE if not any(_tolerates(t, patience["key"]) for t in tolerations)]
+    if missing:
+        filled["tolerations"] = [*tolerations, *missing]
+    return filled
+
+
+def _tolerates(toleration: JsonObject, key: str) -> bool:
+    return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
+
+
+def _container_with_defaults(container: JsonObject) -> JsonObject:
+    image = container.get("image") or ""
+    tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
+    is_pinned = "@" in image or tag not in ("", "latest")
+    filled = {
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": "IfNotPresent" if is_pinned else "Always",
+        **container,
+    }
+    filled["resources"] = _resources_with_defaults(container.get("resources") or {})
+    if ports := container.get("ports"):
+        filled["ports"] = [{"protocol": "TCP", **port} for port in ports]
+    return filled
+
+
+def _resources_with_defaults(resources: JsonObject) -> JsonObject:
+    """What is limited but not requested is requested at its limit."""
+    limits = resources.get("limits")
+    if not limits:
+        return resources
+    return {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
+
+
+_BUILT_IN_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def _priority(context: Context, pod_name: str, shape: PodShape) -> JsonObject:
+    """What the priority class means in numbers; raises 403 where there is no such class."""
+    name = shape.priority_class_name or _global_default(context)
+    if name in _BUILT_IN_PRIORITIES:
+        value, policy = _BUILT_IN_PRIORITIES[name], "PreemptLowerPriority"
+    elif name:
+        found = context.store.table(PRIORITY_CLASSES).find("", name)
+        if found is None:
+            raise forbidden_request(PODS, pod_name, f"no PriorityClass with name {name} was found")
+        value = found.obj.get("value", 0)
+        policy = found.obj.get("preemptionPolicy", "PreemptLowerPriority")
+    else:
+        value, policy = 0, "PreemptLowerPriority"
+    if shape.priority not in (None, value):
+        raise forbidden_request(
+            PODS,
+            pod_name,
+            f"the integer value of priority ({shape.priority}) must not be provided in pod spec; "
+            f"priority admission controller computed {value} from the given PriorityClass name",
+        )
+    resolved: JsonObject = {"priorityClassName": name} if name else {}
+    return {**resolved, "priority": value, "preemptionPolicy": shape.preemption_policy or policy}
+
+
+def _global_default(context: Context) -> str:
+    for entry in context.store.table(PRIORITY_CLASSES).entries(""):
+        if entry.obj.get("globalDefault") is True:
+            return entry.name
+    return ""
+
+
+_GATED: JsonObject = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "lastTransitionTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+
+
+def _first_status(shape: PodShape) -> JsonObject:
+    status: JsonObject = {"phase": "Pending"}
+    if shape.scheduling_gates:
+        status["conditions"] = [_GATED]
+    status["qosClass"] = _qos_class(shape)
+    return status
+
+
+def _qos_class(shape: PodShape) -> str:
+    wishes = [_guarantee(container) for container in shape.all_containers]
+    if all(wish == "BestEffort" for wish in wishes):
+        return "BestEffort"
+    return "Guaranteed" if all(wish == "Guaranteed" for wish in wishes) else "Burstable"
+
+
+def _guarantee(container: _Container) -> str:
+    resources = container.resources or _Resources()
+    limits = resources.limits or {}
+    requests = {**limits, **(resources.requests or {})}
+    asked = [name for name in ("cpu", "memory") if requests.get(name) not in (None, 0, "0")]
+    if not asked:
+        return "BestEffort"
+    is_exact = len(asked) == 2 and all(limits.get(name) == requests[name] for name in asked)
+    return "Guaranteed" if is_exact else "Burstable"
+
+
+# A new pod
+
+
+def new_pod_errors(obj: JsonObject) -> list[FieldError]:
+    shape = pod_shape(obj)
+    errors = _container_errors(shape)
+    if shape.restart_policy not in ("Always", "OnFailure", "Never"):
+        supported = ("Always", "Never", "OnFailure")
+        errors.append(not_supported("spec.restartPolicy", shape.restart_policy, supported))
+    for field, value in (("hostname", shape.hostname), ("subdomain", shape.subdomain)):
+        if value and (problem := dns_label_problem(value)):
+            errors.append(invalid(f"spec.{field}", value, problem))
+    if (shape.termination_grace_period_seconds or 0) < 0:
+        grace = shape.termination_grace_period_seconds
+        errors.append(invalid("spec.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0"))
+    return errors + _gate_errors(shape)
+
+
+def _container_errors(shape: PodShape) -> list[FieldError]:
+    if not shape.containers:
+        return [required("spec.containers", "")]
+    errors: list[FieldError] = []
+    seen: dict[str, None] = {}
+    for field, containers in (("initContainers", shape.init_containers or []), ("containers", shape.containers)):
+        for index, container in enumerate(containers):
+            path = f"spec.{field}[{index}]"
+            errors += _name_errors(path, container.name or "", seen)
+            if not container.image:
+                errors.append(required(f"{path}.image", ""))
+            errors += _resource_errors(path, container.resources or _Resources())
+            seen[container.name or ""] = None
+    return errors
+
+
+def _name_errors(path: str, name: str, seen: dict[str, None]) -> list[FieldError]:
+    if not name:
+        return [required(f"{path}.name", "")]
+    if problem := dns_label_problem(name):
+        return [invalid(f"{path}.name", name, problem)]
+    return [duplicate(f"{path}.name", name, "")] if name in seen else []
+
+
+_QUANTITY_WORDS = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def _resource_errors(path: str, resources: _Resources) -> list[FieldError]:
+    errors = []
+    amounts: dict[tuple[str, str], int] = {}
+    for part, quantities in (("limits", resources.limits or {}), ("requests", resources.requests or {})):
+        for name, quantity in quantities.items():
+            where = f"{path}.resources.{part}[{name}]"
+            try:
+                amounts[part, name] = amount = parse_milli(quantity)
+            except QuantityError:
+                errors.append(invalid(where, quantity, _QUANTITY_WORDS))
+                continue
+            if amount < 0:
+                errors.append(invalid(where, str(quantity), "must be greater than or equal to 0"))
+    for (part, name), amount in amounts.items():
+        limit = amounts.get(("limits", name))
+        if part == "requests" and limit is not None and amount > limit:
+            shown = str((resources.requests or {})[name])
+            detail = f"must be less than or equal to {name} limit of {(resources.limits or {})[name]}"
+            errors.append(invalid(f"{path}.resources.requests", shown, detail))
+    return errors
+
+
+def _gate_errors(shape: PodShape) -> list[FieldError]:
+    errors: list[FieldError] = []
+    names: dict[str, None] = {}
+    for index, gate in enumerate(shape.scheduling_gates or ()):
+        path = f"spec.schedulingGates[{index}]"
+        if problem := label_key_problem(gate.name):
+            errors.append(invalid(path, gate.name, problem))
+        if gate.name in names:
+            errors.append(duplicate(f"{path}.name", gate.name, ""))
+        names[gate.name] = None
+    if names and shape.node_name:
+        errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return errors
+
+
+# An existing pod
+
+_MUTABLE_WORDS = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def prepared_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
+    """An update as a real server would store it: emptied lists are gone."""
+    spec = new.get("spec") or {}
+    if spec is old["spec"]:
+        return new
+    pod_shape(new)
+    cleaned = {key: value for key, value in spec.items() if value is not None and (value or key != "schedulingGates")}
+    for key, value in _SPEC_DEFAULTS.items():
+        cleaned.setdefault(key, old["spec"].get(key, value))
+    return {**new, "spec": cleaned}
+
+
+def pod_update_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
+    before, after = old["spec"], new.get("spec") or {}
+    if before is after:
+        return []
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    errors: list[FieldError] = []
+    is_gated = bool(before.get("schedulingGates"))
+    is_refused = False
+    for key in changed:
+        match key:
+            case "schedulingGates":
+                errors += _added_gates(before, after)
+            case "containers" | "initContainers":
+                is_refused |= _without_images(before.get(key, [])) != _without_images(after.get(key, []))
+            case "tolerations":
+                is_refused |= any(kept not in after.get(key, []) for kept in before.get(key, []))
+            case "activeDeadlineSeconds":
+                pass
+            case "nodeSelector" if is_gated:
+                errors += _loosened_selector(before, after)
+            case "affinity" if is_gated:
+                # Tightening is allowed while gated; whether it is one is not looked into.
+                pass
+            case _:
+                is_refused = True
+    if is_refused:
+        errors.append(forbidden("spec", _MUTABLE_WORDS))
+    return errors or _container_errors(pod_shape(new))
+
+
+def _added_gates(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    known = [gate.get("name") for gate in before.get("schedulingGates", [])]
+    return [
+        forbidden(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'",
+        )
+        for index, gate in enumerate(after.get("schedulingGates", []))
+        if gate.get("name") not in known
+    ]
+
+
+def _loosened_selector(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    wanted = after.get("nodeSelector") or {}
+    if all(wanted.get(key) == value for key, value in (before.get("nodeSelector") or {}).items()):
+        return []
+    return [invalid("spec.nodeSelector", wanted, "only additions are allowed")]
+
+
+def _without_images(containers: list[JsonObject]) -> list[JsonObject]:
+    return [{key: value for key, value in container.items() if key != "image"} for container in containers]

@@ -1,0 +1,149 @@
+"""The API server: takes requests apart, hands them to the verbs, and answers. No sockets here.
+
+Transports: `cluster/inprocess.py`. Each verb has a file beside this one.
+"""
+
+from collections.abc import Callable, Iterable
+from random import Random
+
+from grove.api.admission import AdmissionControl
+from grove.clock import Clock
+from grove.cluster.resources import NAMESPACES, PODS
+from grove.cluster.server.bind import bind
+from grove.cluster.server.context import Context
+from grove.cluster.server.create import create
+from grove.cluster.server.delete import delete, delete_collection
+from grove.cluster.server.finalize import finalize
+from grove.cluster.server.patch import patch
+from grove.cluster.server.quota import QuotaLedger
+from grove.cluster.server.read import read_list, read_one
+from grove.cluster.server.scale import read_scale, write_scale
+from grove.cluster.server.status_errors import RefusedError, method_not_allowed, unknown_path
+from grove.cluster.server.targets import Target, find_target
+from grove.cluster.server.update import replace
+from grove.cluster.server.watch import WatchStream, open_stream
+from grove.cluster.store import Storage
+from grove.errors import require
+from grove.kube.transport import Request, Response
+
+Observer = Callable[[Request, Response], None]
+
+_FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+class ApiServer:
+    """A Kubernetes API over its own store. Same seed, same requests: same answers, byte for byte."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random,
+        *,
+        admission: AdmissionControl | None = None,
+        history: int = 100_000,
+        observers: Iterable[Observer] = (),
+    ) -> None:
+        self.clock = clock
+        self.store = Storage(history)
+        # Called with every request (watches excepted) and its answer.
+        self.observers = list(observers)
+        self._ledger = QuotaLedger(self.store)
+        self._context = Context(self.store, clock, random, quotas=self._ledger, admission=admission)
+        for name in _FIRST_NAMESPACES:
+            self._create_namespace(name)
+
+    def handle(self, request: Request) -> Response:
+        """The answer to everything except a watch."""
+        self._context.warnings.clear()
+        try:
+            response = self._dispatch(find_target(request), request)
+        except RefusedError as refused:
+            response = refused.response()
+        else:
+            self._ledger.settle()
+        if self._context.warnings:
+            response = _with_warnings(response, self._context.warnings)
+        for observer in self.observers:
+            observer(request, response)
+        return response
+
+    def open_watch(self, request: Request) -> WatchStream:
+        """Raises `ApiError`. A revision that is too old is the stream's first line, not an error here."""
+        try:
+            target = find_target(request)
+            if request.method != "GET" or target.name:
+                raise method_not_allowed()
+            return open_stream(self._context, target, request)
+        except RefusedError as refused:
+            raise refused.api_error() from None
+
+    def _dispatch(self, target: Target, request: Request) -> Response:
+        if target.subresource:
+            return self._dispatch_subresource(target, request)
+        match (request.method, bool(target.name)):
+            case ("GET", True):
+                return read_one(self._context, target)
+            case ("GET", False):
+                return read_list(self._context, target, request)
+            case ("POST", False):
+                return create(self._context, target, request)
+            case ("PUT", True):
+                return replace(self._context, target, request)
+            case ("PATCH", True):
+                return patch(self._context, target, request)
+            case ("DELETE", True):
+                return delete(self._context, target, request)
+            case ("DELETE", False):
+                return delete_collection(self._context, target, request)
+            case _:
+                raise method_not_allowed()
+
+    def _dispatch_subresource(self, target: Target, request: Request) -> Response:
+        served = target.served
+        match (target.subresource, request.method):
+            case ("status", "GET") if served.has_status:
+                return read_one(self._context, target)
+            case ("status", "PUT") if served.has_status:
+                return replace(self._context, target, request)
+            case ("status", "PATCH") if served.has_status:
+                return patch(self._context, target, request)
+            case ("scale", "GET") if served.scale_selector:
+                return read_scale(self._context, target)
+            case ("scale", "PUT" | "PATCH") if served.scale_selector:
+                return write_scale(self._context, target, request)
+            case ("binding", "POST") if served is PODS:
+                return bind(self._context, target, request)
+            case ("finalize", "PUT") if served is NAMESPACES:
+                return finalize(self._context, target, request)
+            case ("status" | "scale" | "binding" | "finalize", _) if _is_served(target):
+                raise method_not_allowed()
+            case _:
+                raise unknown_path()
+
+    def _create_namespace(self, name: str) -> None:
+        body = b'{"metadata":{"name":"%b"}}' % name.encode()
+        answer = create(self._context, Target(NAMESPACES, ""), Request(method="POST", path="", body=body))
+        require(answer.status == 201, f"namespace {name} can be created in an empty store")
+
+
+def _is_served(target: Target) -> bool:
+    served = target.served
+    match target.subresource:
+        case "status":
+            return served.has_status
+        case "scale":
+            return served.scale_selector is not None
+        case "finalize":
+            return served is NAMESPACES
+        case _:
+            return served is PODS
+
+
+def _with_warnings(response: Response, warnings: list[str]) -> Response:
+    """One header line per warning, as HTTP would carry them."""
+    lines = "\n".join(f'299 - "{_quoted(warning)}"' for warning in warnings)
+    return Response(status=response.status, body=response.body, headers={**response.headers, "Warning": lines})
+
+
+def _quoted(text: str) -> str:
+    return " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,70 @@
+"""The scale subresource: how many replicas, without knowing the kind."""
+
+import msgspec
+
+from grove.api.fielderrors import invalid
+from grove.api.meta import JsonObject
+from grove.cluster.server.bodies import decode_json, is_dry_run
+from grove.cluster.server.context import Context
+from grove.cluster.server.patch import patched
+from grove.cluster.server.read import find_entry
+from grove.cluster.server.status_errors import bad_request, invalid_kind, stale
+from grove.cluster.server.targets import Target
+from grove.cluster.server.update import change_object
+from grove.cluster.store import Entry
+from grove.kube.transport import Request, Response
+
+
+def read_scale(context: Context, target: Target) -> Response:
+    return _response(target, find_entry(context, target))
+
+
+def write_scale(context: Context, target: Target, request: Request) -> Response:
+    """PUT or PATCH."""
+    entry = find_entry(context, target)
+    current = _scale_of(target, entry)
+    scale = patched(target.served, request, current) if request.method == "PATCH" else decode_json(request)
+    replicas = _wanted(target, entry, scale)
+    spec = {**(entry.obj.get("spec") or {}), "replicas": replicas}
+    candidate = {**entry.obj, "spec": spec}
+    return _response(target, change_object(context, target, entry, candidate, is_dry=is_dry_run(request)))
+
+
+def _wanted(target: Target, entry: Entry, scale: object) -> int:
+    if not isinstance(scale, dict) or not isinstance(scale.get("metadata", {}), dict):
+        raise bad_request("the body is not a Scale")
+    spec = scale.get("spec") or {}
+    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        raise bad_request('Scale in version "v1" cannot be handled as a Scale: json: spec.replicas must be an integer')
+    metadata = scale.get("metadata", {})
+    if metadata.get("name", target.name) != target.name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({target.name})"
+        )
+    if metadata.get("resourceVersion") not in (None, "", entry.obj["metadata"]["resourceVersion"]):
+        raise stale(target.served, target.name)
+    if replicas < 0:
+        errors = [invalid("spec.replicas", replicas, "should be a non-negative integer")]
+        raise invalid_kind("Scale", "autoscaling", target.name, errors)
+    return replicas
+
+
+def _scale_of(target: Target, entry: Entry) -> JsonObject:
+    metadata = entry.obj["metadata"]
+    shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status = entry.obj.get("status") or {}
+    scale: JsonObject = {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {field: metadata[field] for field in shown if field in metadata},
+        "spec": {"replicas": (entry.obj.get("spec") or {}).get("replicas", 0)},
+        "status": {"replicas": status.get("replicas", 0)},
+    }
+    if selector := status.get(target.served.scale_selector or ""):
+        scale["status"]["selector"] = selector
+    return scale
+
+
+def _response(target: Target, entry: Entry) -> Response:
+    return Response(status=200, body=msgspec.json.encode(_scale_of(target, entry)))

@@ -1,0 +1,130 @@
+"""PUT, and what every other change of an existing object goes through: `change_object`."""
+
+from grove.api.fielderrors import FieldError
+from grove.api.fielderrors import invalid as invalid_field
+from grove.api.meta import JsonObject
+from grove.cluster.resources import Served
+from grove.cluster.server.bodies import as_kind, is_dry_run, read_object
+from grove.cluster.server.context import Context
+from grove.cluster.server.kinds import prepared_for_update, update_errors
+from grove.cluster.server.metadata import metadata_errors, read_shape, updated_metadata
+from grove.cluster.server.read import find_entry
+from grove.cluster.server.status_errors import bad_request, invalid, other_uid, stale
+from grove.cluster.server.targets import Target
+from grove.cluster.store import Entry, draft
+from grove.kube.transport import Request, Response
+
+
+def replace(context: Context, target: Target, request: Request) -> Response:
+    candidate = read_object(target.served, request)
+    shape = read_shape(target.served, candidate)
+    if shape.name != target.name:
+        raise bad_request(
+            f"the name of the object ({shape.name or ''}) does not match the name on the URL ({target.name})"
+        )
+    entry = find_entry(context, target)
+    if not shape.resource_version and not target.served.allows_blind_update:
+        error = invalid_field("metadata.resourceVersion", "", "must be specified for an update")
+        raise invalid(target.served, target.name, [error])
+    changed = change_object(context, target, entry, candidate, is_dry=is_dry_run(request))
+    return Response(status=200, body=changed.data)
+
+
+def change_object(
+    context: Context, target: Target, entry: Entry, candidate: JsonObject, *, is_dry: bool = False
+) -> Entry:
+    """Store what `candidate` asks for, as far as its subresource may: the main object or its status.
+
+    Nothing is stored when nothing changed. An object that only waited for its last finalizer goes.
+    """
+    served, old = target.served, entry.obj
+    if candidate["metadata"] is not old["metadata"]:
+        candidate = as_kind(served, candidate)
+        _check_identity(target, old, candidate)
+    if target.subresource == "status":
+        new = _status_only(served, old, candidate)
+    else:
+        new = _admitted(context, target, old, _all_but_status(served, old, candidate))
+    if new == old:
+        return entry
+    new = _with_generation(served, old, new)
+    if is_dry:
+        return draft(entry.namespace, entry.name, new, entry.revision)
+    if is_released(new):
+        return context.store.remove(served, entry.namespace, entry.name, new)
+    return context.store.put(served, entry.namespace, entry.name, new)
+
+
+def _check_identity(target: Target, old: JsonObject, candidate: JsonObject) -> None:
+    shape = read_shape(target.served, candidate)
+    served, metadata = target.served, old["metadata"]
+    if (shape.name or target.name) != target.name:
+        raise bad_request(f"the name of the object ({shape.name}) does not match the name on the URL ({target.name})")
+    if (shape.namespace or target.namespace) != target.namespace:
+        raise bad_request("the namespace of the object does not match the namespace on the URL")
+    if shape.uid and shape.uid != metadata["uid"]:
+        raise other_uid(served, target.name, shape.uid, metadata["uid"])
+    if shape.resource_version and shape.resource_version != metadata["resourceVersion"]:
+        raise stale(served, target.name)
+
+
+def _status_only(served: Served, old: JsonObject, candidate: JsonObject) -> JsonObject:
+    """The old object with the candidate's status; of built-in kinds, labels and annotations may come along."""
+    status = candidate.get("status")
+    if not isinstance(status, dict | None):
+        raise bad_request(f"{served.kind}: the status must be an object")
+    new = {**old, "status": status or {}}
+    if candidate["metadata"] is not old["metadata"] and not served.is_custom:
+        metadata, errors = updated_metadata(old["metadata"], candidate["metadata"])
+        if errors := errors + metadata_errors(served, metadata):
+            raise invalid(served, metadata["name"], errors)
+        owners = {key: old["metadata"][key] for key in ("ownerReferences",) if key in old["metadata"]}
+        new["metadata"] = {**{key: metadata[key] for key in metadata if key != "ownerReferences"}, **owners}
+    return new
+
+
+def _all_but_status(served: Served, old: JsonObject, candidate: JsonObject) -> JsonObject:
+    new = dict(candidate)
+    if served.has_status:
+        new.pop("status", None)
+        if "status" in old:
+            new["status"] = old["status"]
+    return new
+
+
+def _admitted(context: Context, target: Target, old: JsonObject, new: JsonObject) -> JsonObject:
+    """The new main object, prepared, admitted and valid; raises 422 otherwise."""
+    served = target.served
+    errors: list[FieldError] = []
+    if new["metadata"] is not old["metadata"]:
+        metadata, errors = updated_metadata(old["metadata"], new["metadata"])
+        new["metadata"] = old["metadata"] if metadata == old["metadata"] else metadata
+    new = context.admit(target, target.name, prepared_for_update(served, old, new), old)
+    if new["metadata"] is not old["metadata"]:
+        errors += metadata_errors(served, new["metadata"])
+    if errors := errors + update_errors(served, old, new):
+        raise invalid(served, target.name, errors)
+    return new
+
+
+def _with_generation(served: Served, old: JsonObject, new: JsonObject) -> JsonObject:
+    """A new wish of the user is a new generation; metadata and status are not wishes."""
+    if not served.has_generation or _wishes(old) == _wishes(new):
+        return new
+    metadata = {**new["metadata"], "generation": old["metadata"].get("generation", 0) + 1}
+    return {**new, "metadata": metadata}
+
+
+def _wishes(obj: JsonObject) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+
+
+def is_released(obj: JsonObject) -> bool:
+    """Leaving, and nobody holds it back any more."""
+    metadata = obj["metadata"]
+    return (
+        "deletionTimestamp" in metadata
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+        and not (obj["kind"] == "Namespace" and obj["spec"].get("finalizers"))
+    )

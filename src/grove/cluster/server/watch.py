@@ -1,0 +1,189 @@
+"""GET with watch=true: the changes of a collection, one line each, from a revision on.
+
+A stream keeps no queue: it is a cursor into the history of its kind, so a slow reader costs nothing and one that falls
+behind the history is told so (410).
+"""
+
+import asyncio
+from collections import deque
+
+import msgspec
+
+from grove.api.fielderrors import forbidden
+from grove.cluster.server.context import Context
+from grove.cluster.server.read import select_entries, selection_of
+from grove.cluster.server.selectors import Selection
+from grove.cluster.server.status_errors import RefusedError, bad_request, invalid_kind, too_old
+from grove.cluster.server.targets import Target
+from grove.cluster.store import Change, ChangeType, CompactedError, Entry, Storage, Table
+from grove.kube.transport import Request
+
+_BOOKMARK_SECONDS = 60.0
+_SHORTEST_DEFAULT, _LONGEST_DEFAULT = 1800, 3600
+_HEADS = {type_: f'{{"type":"{type_.value}","object":'.encode() for type_ in ChangeType}
+
+
+def open_stream(context: Context, target: Target, request: Request) -> "WatchStream":
+    query = request.query
+    if query.get("sendInitialEvents"):
+        problem = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        raise invalid_kind("ListOptions", "meta.k8s.io", "", [forbidden("sendInitialEvents", problem)])
+    seconds = _whole(query.get("timeoutSeconds", ""), "timeoutSeconds")
+    selection = selection_of(target, request)
+    stream = WatchStream(
+        context.store,
+        target,
+        selection,
+        timeout=seconds or context.random.randint(_SHORTEST_DEFAULT, _LONGEST_DEFAULT),
+        has_bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
+    )
+    revision = _whole(query.get("resourceVersion", ""), "resourceVersion")
+    if revision:
+        stream.start_after(revision)
+    else:
+        stream.start_with(select_entries(context, target, selection))
+    return stream
+
+
+def _whole(text: str, field: str) -> int:
+    if text and not (text.isascii() and text.isdigit()):
+        raise bad_request(f'{field}: Invalid value: "{text}": must be a non-negative integer')
+    return int(text or "0")
+
+
+class WatchStream:
+    """An async iterator of lines. It ends at its time-out, when closed, or after an error line."""
+
+    def __init__(
+        self, store: Storage, target: Target, selection: Selection, *, timeout: float, has_bookmarks: bool
+    ) -> None:
+        self._store = store
+        self._table: Table = store.table(target.served)
+        self._scope = target.scope
+        self._selection = selection
+        self._is_unfiltered = selection.is_everything and self._scope is None
+        self._lines: deque[bytes] = deque()
+        self._cursor = self._table.end
+        self._has_bookmarks = has_bookmarks
+        self._is_bookmark_due = False
+        # Expired: what already happened is still told. Closed: nothing is.
+        self._is_expired = False
+        self._is_closed = False
+        self._waiter: asyncio.Future[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._timers = [loop.call_later(timeout, self._expire)]
+        if has_bookmarks:
+            self._timers.append(loop.call_later(_BOOKMARK_SECONDS, self._bookmark))
+
+    def start_with(self, entries: list[Entry]) -> None:
+        """What there is, as if it had just been added; then what changes."""
+        self._lines.extend(_line(ChangeType.ADDED, entry.data) for entry in entries)
+
+    def start_after(self, revision: int) -> None:
+        try:
+            self._cursor = self._table.cursor_after(revision)
+        except CompactedError as gone:
+            self._fail(too_old(revision, gone.oldest))
+
+    def __aiter__(self) -> "WatchStream":
+        return self
+
+    async def __anext__(self) -> bytes:
+        while True:
+            line = self._next_line()
+            if line is not None:
+                return line
+            if self._is_expired or self._is_closed:
+                self.close()
+                raise StopAsyncIteration
+            await self._change()
+
+    def close(self) -> None:
+        """Ends the stream; a reader that waits is let go."""
+        self._is_closed = True
+        self._lines.clear()
+        for timer in self._timers:
+            timer.cancel()
+        self._table.stop_waking(self)
+        self._wake()
+
+    async def _change(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._table.wake_on_change(self, self._wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _next_line(self) -> bytes | None:
+        if self._lines:
+            return self._lines.popleft()
+        if self._is_closed:
+            return None
+        table = self._table
+        while self._cursor < table.end:
+            at = self._cursor - table.forgotten
+            if at < 0:
+                self._fail(too_old(self._cursor, table.compacted))
+                return self._lines.popleft()
+            self._cursor += 1
+            line = self._line_of(table.log[at])
+            if line is not None:
+                return line
+        if self._is_bookmark_due:
+            self._is_bookmark_due = False
+            return self._bookmark_line()
+        return None
+
+    def _line_of(self, change: Change) -> bytes | None:
+        """What this watcher sees of a change: an object that starts or stops to match comes or goes."""
+        if self._is_unfiltered:
+            return _line(change.type, change.entry.data)
+        if self._scope is not None and change.entry.namespace != self._scope:
+            return None
+        if self._selection.is_everything:
+            return _line(change.type, change.entry.data)
+        was = change.before is not None and self._selection.matches(change.before.obj)
+        is_ = change.type is not ChangeType.DELETED and self._selection.matches(change.entry.obj)
+        if is_:
+            return _line(ChangeType.MODIFIED if was else ChangeType.ADDED, change.entry.data)
+        if not was:
+            return None
+        if change.type is ChangeType.DELETED:
+            return _line(ChangeType.DELETED, change.entry.data)
+        return _line(ChangeType.DELETED, _last_match(change))
+
+    def _bookmark(self) -> None:
+        self._is_bookmark_due = True
+        self._timers[-1] = asyncio.get_running_loop().call_later(_BOOKMARK_SECONDS, self._bookmark)
+        self._wake()
+
+    def _expire(self) -> None:
+        self._is_expired = True
+        self._is_bookmark_due = self._has_bookmarks
+        self._wake()
+
+    def _bookmark_line(self) -> bytes:
+        served = self._table.served
+        metadata = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
+        obj = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
+        return msgspec.json.encode({"type": "BOOKMARK", "object": obj})
+
+    def _fail(self, refused: RefusedError) -> None:
+        self._lines.append(msgspec.json.encode({"type": "ERROR", "object": refused.status()}))
+        self._is_closed = True
+
+
+def _line(type_: ChangeType, data: bytes) -> bytes:
+    return b"".join((_HEADS[type_], data, b"}"))
+
+
+def _last_match(change: Change) -> bytes:
+    """The object as it last matched, with the revision at which it stopped to."""
+    assert change.before is not None
+    metadata = {**change.before.obj["metadata"], "resourceVersion": str(change.revision)}
+    return msgspec.json.encode({**change.before.obj, "metadata": metadata})

@@ -1,0 +1,249 @@
+"""The store: objects, one revision counter, and the history that watches follow. It knows no rules of any kind.
+
+Objects are JSON dicts that nobody changes after they were stored: a new version shares the parts that stayed the same.
+Each version is encoded once; reads, lists and watches reuse those bytes.
+Not here: who may write what (`server/`), and survival of a restart.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+
+import msgspec
+
+from grove.api.meta import JsonObject
+from grove.cluster.resources import SERVED, Served
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One version of one object."""
+
+    namespace: str
+    name: str
+    obj: JsonObject
+    data: bytes
+    revision: int
+
+
+class ChangeType(StrEnum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One write. `entry` is the version it made; of a deletion, the last one, stamped with the deletion's revision."""
+
+    served: Served
+    type: ChangeType
+    entry: Entry
+    before: Entry | None
+
+    @property
+    def revision(self) -> int:
+        return self.entry.revision
+
+
+class CompactedError(Exception):
+    """That revision is older than the history kept: whoever asked must list again."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(f"history begins after revision {oldest}")
+        self.oldest = oldest
+
+
+Listener = Callable[[Change], None]
+
+
+class Storage:
+    """All objects of the cluster. One writer (the server), any number of readers, all on one event loop."""
+
+    def __init__(self, history: int) -> None:
+        self.revision = 0
+        self._tables = {served.qualified: Table(served, history) for served in SERVED}
+        self._listeners: list[Listener] = []
+
+    def table(self, served: Served) -> "Table":
+        return self._tables[served.qualified]
+
+    def tables(self) -> Iterator["Table"]:
+        """In the order of the served kinds."""
+        yield from self._tables.values()
+
+    def subscribe(self, listener: Listener) -> None:
+        """Called at once after every change, in the order of the changes. It must not write."""
+        self._listeners.append(listener)
+
+    def put(self, served: Served, namespace: str, name: str, obj: JsonObject) -> Entry:
+        """Store a new version; its resourceVersion is the next revision."""
+        table = self._tables[served.qualified]
+        before = table.find(namespace, name)
+        entry = self._next(namespace, name, obj)
+        self._commit(table, Change(served, ChangeType.MODIFIED if before else ChangeType.ADDED, entry, before))
+        return entry
+
+    def remove(self, served: Served, namespace: str, name: str, last: JsonObject) -> Entry:
+        """Take an object away; `last` is the version the watchers see go."""
+        table = self._tables[served.qualified]
+        entry = self._next(namespace, name, last)
+        self._commit(table, Change(served, ChangeType.DELETED, entry, table.find(namespace, name)))
+        return entry
+
+    def compact(self) -> None:
+        """Forget all history: every watch from an older revision has to list again."""
+        for table in self._tables.values():
+            table.forget(len(table.log), self.revision)
+
+    def _next(self, namespace: str, name: str, obj: JsonObject) -> Entry:
+        self.revision = revision = self.revision + 1
+        stamped = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+        return Entry(namespace, name, stamped, _encode(stamped), revision)
+
+    def _commit(self, table: "Table", change: Change) -> None:
+        table.apply(change)
+        for listener in self._listeners:
+            listener(change)
+        table.wake()
+
+
+def draft(namespace: str, name: str, obj: JsonObject, revision: int) -> Entry:
+    """A version that is shown but not stored: the answer of a dry run."""
+    return Entry(namespace, name, obj, _encode(obj), revision)
+
+
+class Table:
+    """The objects of one kind and their history."""
+
+    def __init__(self, served: Served, history: int) -> None:
+        self.served = served
+        self.log: list[Change] = []
+        # Changes forgotten from the front of the log, so that a cursor stays valid when it is cut.
+        self.forgotten = 0
+        # History up to and including this revision may be incomplete.
+        self.compacted = 0
+        self._history = history
+        self._entries: dict[str, dict[str, Entry]] = {}
+        self._sorted_names: dict[str, list[str]] = {}
+        self._label_indexes: dict[str, _LabelIndex] = {}
+        self._wakers: dict[object, Callable[[], None]] = {}
+
+    def find(self, namespace: str, name: str) -> Entry | None:
+        named = self._entries.get(namespace)
+        return None if named is None else named.get(name)
+
+    def count(self, namespace: str) -> int:
+        return len(self._entries.get(namespace, ()))
+
+    def entries(self, namespace: str | None) -> Iterator[Entry]:
+        """By namespace, then name; of one namespace, or of all (None)."""
+        for each in sorted(self._entries) if namespace is None else (namespace,):
+            named = self._entries.get(each, {})
+            names = self._sorted_names.get(each)
+            if names is None:
+                names = self._sorted_names[each] = sorted(named)
+            for name in names:
+                yield named[name]
+
+    def labelled(self, key: str, value: str) -> list[Entry]:
+        """By namespace, then name: the objects with this label, found without looking at the others."""
+        index = self._label_indexes.get(key)
+        if index is None:
+            index = self._label_indexes[key] = _LabelIndex(key)
+            for entry in self.entries(None):
+                index.add(entry)
+        return [self._entries[namespace][name] for namespace, name in sorted(index.holders.get(value, ()))]
+
+    def entries_at(self, revision: int, namespace: str | None) -> list[Entry]:
+        """As `entries` was at that revision: later changes are undone. Raises `CompactedError`."""
+        state = {(entry.namespace, entry.name): entry for entry in self.entries(namespace)}
+        for change in reversed(self.log[self.cursor_after(revision) - self.forgotten :]):
+            key = (change.entry.namespace, change.entry.name)
+            if namespace is not None and namespace != key[0]:
+                continue
+            if change.before is None:
+                state.pop(key, None)
+            else:
+                state[key] = change.before
+        return [state[key] for key in sorted(state)]
+
+    def cursor_after(self, revision: int) -> int:
+        """Where in the history the changes after that revision begin. Raises `CompactedError`."""
+        if revision < self.compacted:
+            raise CompactedError(self.compacted)
+        return self.forgotten + bisect_right(self.log, revision, key=_revision)
+
+    @property
+    def end(self) -> int:
+        """The cursor of the change that will come next."""
+        return self.forgotten + len(self.log)
+
+    def apply(self, change: Change) -> None:
+        entry = change.entry
+        named = self._entries.setdefault(entry.namespace, {})
+        if change.type is ChangeType.DELETED:
+            del named[entry.name]
+            self._sorted_names.pop(entry.namespace, None)
+        else:
+            named[entry.name] = entry
+            if change.before is None:
+                self._sorted_names.pop(entry.namespace, None)
+        for index in self._label_indexes.values():
+            index.follow(change)
+        self.log.append(change)
+        if len(self.log) > self._history:
+            half = len(self.log) // 2
+            self.forget(half, self.log[half - 1].revision)
+
+    def forget(self, count: int, revision: int) -> None:
+        del self.log[:count]
+        self.forgotten += count
+        self.compacted = revision
+
+    def wake_on_change(self, who: object, waker: Callable[[], None]) -> None:
+        """Call `waker` once, after the next change."""
+        self._wakers[who] = waker
+
+    def stop_waking(self, who: object) -> None:
+        self._wakers.pop(who, None)
+
+    def wake(self) -> None:
+        if self._wakers:
+            wakers, self._wakers = self._wakers, {}
+            for waker in wakers.values():
+                waker()
+
+
+class _LabelIndex:
+    """Who carries which value of one label key; made when a selector first asks for that key."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self.holders: dict[str, dict[tuple[str, str], None]] = {}
+
+    def add(self, entry: Entry) -> None:
+        value = self._value(entry)
+        if value is not None:
+            self.holders.setdefault(value, {})[(entry.namespace, entry.name)] = None
+
+    def follow(self, change: Change) -> None:
+        before = None if change.before is None else self._value(change.before)
+        after = None if change.type is ChangeType.DELETED else self._value(change.entry)
+        if before == after:
+            return
+        if before is not None:
+            holders = self.holders[before]
+            del holders[(change.entry.namespace, change.entry.name)]
+            if not holders:
+                del self.holders[before]
+        if after is not None:
+            self.add(change.entry)
+
+    def _value(self, entry: Entry) -> str | None:
+        labels = entry.obj["metadata"].get("labels")
+        return None if labels is None else labels.get(self._key)
+
+
+def _revision(change: Change) -> int:
+    return change.entry.revision

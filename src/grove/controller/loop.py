@@ -1,0 +1,128 @@
+"""One visit: observe, plan, execute, set the next wake-up. One broken set stops only itself."""
+
+from datetime import datetime, timedelta
+
+import structlog
+
+from grove.api.meta import Uid
+from grove.clock import Clock
+from grove.controller.events import EventRecorder
+from grove.controller.executor import Executor, Outcome
+from grove.controller.failures import FailureBook
+from grove.controller.observe import Observer
+from grove.controller.pacing import StatusPacer
+from grove.controller.queue import KeyQueue
+from grove.controller.settings import Settings
+from grove.kube.errors import ApiError
+from grove.planner.actions import Plan, earliest
+from grove.planner.plan import Memo, plan
+
+log = structlog.get_logger()
+
+
+class Loop:
+    """Visits sets one after the other; what it remembers of a set between visits saves time and nothing else."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        queue: KeyQueue,
+        observer: Observer,
+        executor: Executor,
+        failures: FailureBook,
+        recorder: EventRecorder,
+        settings: Settings,
+    ) -> None:
+        self._clock = clock
+        self._queue = queue
+        self._observer = observer
+        self._executor = executor
+        self._failures = failures
+        self._recorder = recorder
+        self._settings = settings
+        self._pacer = StatusPacer(timedelta(seconds=settings.status_settle_seconds))
+        self._memos: dict[Uid, Memo] = {}
+        self._trouble: dict[Uid, int] = {}
+        self.visit_count = 0
+        self.bug_count = 0
+
+    async def work(self) -> None:
+        while True:
+            key = await self._queue.take()
+            try:
+                await self._visit_safely(key)
+            finally:
+                self._queue.done(key)
+
+    async def _visit_safely(self, key: Uid) -> None:
+        try:
+            await self._visit(key)
+        except ApiError as error:
+            self._back_off(key, error.retry_after)
+        except Exception:
+            # One set must not stop the others: said loudly, counted, tried again later.
+            self.bug_count += 1
+            log.exception("visit failed", set_uid=key)
+            self._back_off(key, None)
+
+    async def _visit(self, key: Uid) -> None:
+        self.visit_count += 1
+        decided = self._decide(key)
+        if decided is not None and decided.looks:
+            for look in decided.looks:
+                await self._executor.look(look)
+            decided = self._decide(key)
+        if decided is None:
+            self._forget(key)
+            return
+        statuses = self._pacer.choose(key, decided.statuses, self._clock.now())
+        # Statuses first: a fact is written before the act that destroys its evidence.
+        written = await self._executor.write_statuses(statuses, lane=key)
+        for status in statuses:
+            self._recorder.record(list(status.on_success))
+        outcome = await self._executor.carry_out(decided.chains, lane=key)
+        self._settle(key, decided, written, outcome)
+
+    def _decide(self, key: Uid) -> Plan | None:
+        snapshot = self._observer.snapshot(key)
+        if snapshot is None:
+            return None
+        return plan(snapshot, self._clock.now(), self._memos.setdefault(key, Memo()))
+
+    def _settle(self, key: Uid, decided: Plan, written: Outcome, outcome: Outcome) -> None:
+        now = self._clock.now()
+        self._recorder.record(outcome.emits)
+        self._remember_failures(key, outcome, now)
+        self._queue.wake_at(key, earliest(decided.wake_at, self._pacer.wake_at(key)))
+        errors = (*written.errors, *outcome.errors)
+        if errors:
+            self._back_off(key, max(e.retry_after or 0.0 for e in errors) or None)
+            return
+        self._trouble.pop(key, None)
+        if outcome.is_cut_short or written.is_cut_short:
+            self._queue.add(key)
+
+    def _remember_failures(self, key: Uid, outcome: Outcome, now: datetime) -> None:
+        refused = {(refusal.part, refusal.key) for refusal in outcome.refused}
+        for part, failure_key in outcome.created:
+            if (part, failure_key) not in refused and self._failures.clear(key, part, [failure_key]):
+                self._observer.mark(key, part)
+        for refusal in outcome.refused:
+            self._failures.record(
+                key, refusal.part, key=refusal.key, code=refusal.code, message=refusal.message, now=now
+            )
+            self._observer.mark(key, refusal.part)
+
+    def _back_off(self, key: Uid, retry_after: float | None) -> None:
+        attempts = self._trouble.get(key, 0)
+        self._trouble[key] = attempts + 1
+        first, longest = self._settings.first_backoff_seconds, self._settings.longest_backoff_seconds
+        pause = max(retry_after or 0.0, min(first * (1 << min(attempts, 16)), longest))
+        self._queue.wake_at(key, self._clock.now() + timedelta(seconds=pause))
+
+    def _forget(self, key: Uid) -> None:
+        self._memos.pop(key, None)
+        self._trouble.pop(key, None)
+        self._pacer.forget(key)
+        self._queue.wake_at(key, None)

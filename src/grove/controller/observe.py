@@ -1,0 +1,234 @@
+"""From the caches to a snapshot, incrementally: a view is made anew only when one of its parts changed.
+
+Also the routing: which object wakes which set. Nothing is decided here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from grove.api import labels
+from grove.api.meta import HasMetadata, Uid
+from grove.api.pod import Pod
+from grove.api.podclique import PodClique
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.scalinggroup import PodCliqueScalingGroup
+from grove.controller.caches import Caches
+from grove.controller.failures import FailureBook
+from grove.kube.cache import Store
+from grove.planner.snapshot import SetContext, Snapshot, build_context
+from grove.planner.views import CliqueView, ReplicaView, view_clique
+
+Part = tuple[Uid, int]
+
+
+class _SetState:
+    """What is remembered of one set between visits."""
+
+    def __init__(self, context: SetContext) -> None:
+        self.context = context
+        self.views: dict[int, ReplicaView] = {}
+        self.dirty: dict[int, None] = {}
+
+
+class Observer:
+    """Keeps views until their parts change; `wake` is told the uid of each set that something happened to."""
+
+    def __init__(self, caches: Caches, failures: FailureBook, wake: Callable[[Uid], None]) -> None:
+        self._caches = caches
+        self._failures = failures
+        self._wake = wake
+        self._sets: dict[Uid, _SetState] = {}
+        self._cliques: dict[Uid, CliqueView] = {}
+        self._gone_names: dict[Uid, frozenset[str]] = {}
+        # Children of a set by replica; members of groups are found through their group.
+        self._parts: dict[str, dict[Uid, dict[int, dict[Uid, Any]]]] = {}
+        self.touched_count = 0
+        caches.sets.subscribe(self._set_changed)
+        caches.groups.subscribe(self._group_changed)
+        caches.cliques.subscribe(self._clique_changed)
+        caches.pods.subscribe(self._pod_changed)
+        self._index("cliques", caches.cliques)
+        self._index("groups", caches.groups)
+        self._index("gangs", caches.gangs)
+        self._index("services", caches.services)
+
+    # What happened
+
+    def _set_changed(self, old: PodCliqueSet | None, new: PodCliqueSet | None) -> None:
+        known = new or old
+        assert known is not None
+        uid = known.metadata.uid
+        if new is None:
+            self._sets.pop(uid, None)
+            self._failures.forget_set(uid)
+        self._wake(uid)
+
+    def _group_changed(self, old: PodCliqueScalingGroup | None, new: PodCliqueScalingGroup | None) -> None:
+        # Its cliques may have been seen before it: only now is it known whose they are.
+        if old is None and new is not None:
+            for clique in self._caches.cliques.owned_by(new.metadata.uid):
+                self._mark_clique(clique)
+
+    def _clique_changed(self, old: PodClique | None, new: PodClique | None) -> None:
+        known = new or old
+        assert known is not None
+        self._cliques.pop(known.metadata.uid, None)
+        if new is None:
+            self._gone_names.pop(known.metadata.uid, None)
+        self._mark_clique(known)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        known = new or old
+        assert known is not None
+        owner = known.metadata.controller_uid
+        clique = self._caches.cliques.get(owner) if owner else None
+        if clique is None or owner is None:
+            return
+        if new is None:
+            self._gone_names[owner] = self._gone_names.get(owner, frozenset()) | {known.metadata.name}
+        self._cliques.pop(owner, None)
+        self._mark_clique(clique)
+
+    def _mark_clique(self, clique: PodClique) -> None:
+        set_uid = self._caches.owner_of(clique)
+        if set_uid is not None:
+            self._mark(set_uid, replica_index_of(clique))
+
+    def mark(self, set_uid: Uid, replica_index: int) -> None:
+        """Something that is not an object changed, such as a remembered failure."""
+        self._mark(set_uid, replica_index)
+
+    def _mark(self, set_uid: Uid, replica_index: int) -> None:
+        state = self._sets.get(set_uid)
+        if state is not None:
+            state.dirty[replica_index] = None
+        if self._caches.sets.get(set_uid) is not None:
+            self._wake(set_uid)
+
+    def _index(self, kind: str, store: Store[Any]) -> None:
+        parts = self._parts.setdefault(kind, {})
+
+        def changed(old: HasMetadata | None, new: HasMetadata | None) -> None:
+            before, after = _part_of(old), _part_of(new)
+            if old is not None and before is not None and before != after:
+                _take_out(parts, before, old.metadata.uid)
+                self._mark(*before)
+            if new is not None and after is not None:
+                parts.setdefault(after[0], {}).setdefault(after[1], {})[new.metadata.uid] = new
+                self._mark(*after)
+
+        store.subscribe(changed)
+
+    # What is seen
+
+    def snapshot(self, set_uid: Uid) -> Snapshot | None:
+        """The set as it is known now, or None if it does not exist."""
+        pcs = self._caches.sets.get(set_uid)
+        if pcs is None:
+            return None
+        state = self._state_of(pcs)
+        for index in state.dirty:
+            self._refresh(state, set_uid, index)
+        state.dirty.clear()
+        for index in range(pcs.spec.replicas):
+            if index not in state.views:
+                self._refresh(state, set_uid, index)
+        for index in [i for i, view in state.views.items() if i >= pcs.spec.replicas and not view.has_anything]:
+            del state.views[index]
+            self._failures.forget_replica(set_uid, index)
+        return Snapshot(
+            pcs=pcs,
+            context=state.context,
+            replicas=tuple(state.views[index] for index in sorted(state.views)),
+            refused_ahead_count=self._refused_ahead_count(pcs),
+        )
+
+    def _state_of(self, pcs: PodCliqueSet) -> _SetState:
+        state = self._sets.get(pcs.metadata.uid)
+        if state is None:
+            state = self._sets[pcs.metadata.uid] = _SetState(build_context(pcs))
+            for parts in self._parts.values():
+                state.dirty.update(dict.fromkeys(parts.get(pcs.metadata.uid, ())))
+        elif not _is_same_ask(state.context, pcs):
+            state.context = build_context(pcs)
+        return state
+
+    def _refresh(self, state: _SetState, set_uid: Uid, index: int) -> None:
+        self.touched_count += 1
+        part = (set_uid, index)
+        groups = self._children("groups", part)
+        cliques = self._children("cliques", part)
+        for group in groups:
+            cliques += self._caches.cliques.owned_by(group.metadata.uid)
+        state.views[index] = ReplicaView(
+            index=index,
+            cliques={c.metadata.name: self._view_of(c) for c in sorted(cliques, key=_name_of)},
+            groups={g.metadata.name: g for g in sorted(groups, key=_name_of)},
+            gangs={g.metadata.name: g for g in sorted(self._children("gangs", part), key=_name_of)},
+            services={s.metadata.name: s for s in self._children("services", part)},
+            failures=self._failures.of(set_uid, index),
+        )
+
+    def _children(self, kind: str, part: Part) -> list[Any]:
+        return list(self._parts[kind].get(part[0], {}).get(part[1], {}).values())
+
+    def _view_of(self, clique: PodClique) -> CliqueView:
+        uid = clique.metadata.uid
+        view = self._cliques.get(uid)
+        if view is None:
+            pods = self._caches.pods.owned_by(uid)
+            self.touched_count += len(pods)
+            view = self._cliques[uid] = view_clique(clique, pods, self._gone_names.get(uid, frozenset()))
+        return view
+
+    def _refused_ahead_count(self, pcs: PodCliqueSet) -> int:
+        """Older sets of this namespace that wait for refused pods; 0 unless this set is refused itself."""
+        if not self._failures.has_refused_pods(pcs.metadata.uid, pcs.spec.replicas):
+            return 0
+        mine = _age_of(pcs)
+        return sum(
+            other.metadata.namespace == pcs.metadata.namespace
+            and _age_of(other) < mine
+            and self._failures.has_refused_pods(other.metadata.uid, other.spec.replicas)
+            for other in self._caches.sets.values()
+        )
+
+
+def replica_index_of(obj: HasMetadata) -> int:
+    """The set replica an object belongs to, by its label; -1 without one."""
+    value = obj.metadata.labels.get(labels.SET_REPLICA_INDEX, "")
+    return int(value) if value.isdecimal() else -1
+
+
+def _part_of(obj: HasMetadata | None) -> Part | None:
+    if obj is None:
+        return None
+    owner, index = obj.metadata.controller_uid, replica_index_of(obj)
+    return (owner, index) if owner is not None and index >= 0 else None
+
+
+def _take_out(parts: dict[Uid, dict[int, dict[Uid, Any]]], part: Part, uid: Uid) -> None:
+    replicas = parts[part[0]]
+    siblings = replicas[part[1]]
+    del siblings[uid]
+    if not siblings:
+        del replicas[part[1]]
+    if not replicas:
+        del parts[part[0]]
+
+
+def _name_of(obj: HasMetadata) -> str:
+    return obj.metadata.name
+
+
+def _age_of(pcs: PodCliqueSet) -> tuple[float, str]:
+    created = pcs.metadata.creation_timestamp
+    return (created.timestamp() if created else 0.0, pcs.metadata.uid)
+
+
+def _is_same_ask(context: SetContext, pcs: PodCliqueSet) -> bool:
+    return (
+        context.generation == pcs.metadata.generation
+        and context.labels == pcs.metadata.labels
+        and context.annotations == pcs.metadata.annotations
+    )

@@ -1,0 +1,87 @@
+"""Keys to visit: each at most once in the queue, the earliest wake-up wins, never the same key twice at once."""
+
+import asyncio
+import heapq
+from collections import deque
+from datetime import datetime, timedelta
+
+from grove.api.meta import Uid
+from grove.clock import Clock
+
+
+class KeyQueue:
+    """`take` waits for the next key that is due and not being visited; `done` frees it for its next visit."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ready: deque[Uid] = deque()
+        self._queued: set[Uid] = set()
+        self._visiting: set[Uid] = set()
+        self._again: set[Uid] = set()
+        self._wakes: list[tuple[datetime, Uid]] = []
+        self._wake_of: dict[Uid, datetime] = {}
+        self._changed = asyncio.Event()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing to visit now; wake-ups in the future do not count."""
+        return not (self._ready or self._visiting)
+
+    @property
+    def next_wake(self) -> datetime | None:
+        return min(self._wake_of.values(), default=None)
+
+    def add(self, key: Uid) -> None:
+        """Visit this key soon; during a visit: once more after it."""
+        if key in self._visiting:
+            self._again.add(key)
+        elif key not in self._queued:
+            self._queued.add(key)
+            self._ready.append(key)
+            self._changed.set()
+
+    def wake_at(self, key: Uid, instant: datetime | None) -> None:
+        """Replace the key's wake-up; None: only an event wakes it."""
+        if instant is None:
+            self._wake_of.pop(key, None)
+            return
+        self._wake_of[key] = instant
+        heapq.heappush(self._wakes, (instant, key))
+        self._changed.set()
+
+    async def take(self) -> Uid:
+        while True:
+            self._promote_due()
+            if self._ready:
+                key = self._ready.popleft()
+                self._queued.discard(key)
+                self._visiting.add(key)
+                return key
+            await self._wait_for_change()
+
+    def done(self, key: Uid) -> None:
+        self._visiting.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    def _promote_due(self) -> None:
+        now = self._clock.now()
+        while self._wakes and self._wakes[0][0] <= now:
+            instant, key = heapq.heappop(self._wakes)
+            # A wake-up that was replaced since is not this key's any more.
+            if self._wake_of.get(key) == instant:
+                del self._wake_of[key]
+                self.add(key)
+
+    async def _wait_for_change(self) -> None:
+        self._changed.clear()
+        remaining = self._wakes[0][0] - self._clock.now() if self._wakes else None
+        if remaining is None:
+            await self._changed.wait()
+            return
+        try:
+            async with asyncio.timeout(max(remaining, timedelta(0)).total_seconds()):
+                await self._changed.wait()
+        except TimeoutError:
+            return

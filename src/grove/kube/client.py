@@ -1,0 +1,206 @@
+"""Typed verbs on an API server: paths, bodies, and whose turn it is to write.
+
+Nothing is retried here: a caller knows what is safe to repeat. Reading the answers is in `answers.py`, the network
+behind `transport.py`, the pace of writes in `limits.py`, following a kind for ever in `watch.py`.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Any, TypeVar
+
+import msgspec
+
+from grove.api.meta import HasMetadata, JsonObject
+from grove.api.resources import PODS, Resource
+from grove.clock import Clock
+from grove.kube.answers import (
+    Listing,
+    WatchEvent,
+    check,
+    decode_deleted,
+    decode_events,
+    decode_object,
+    decode_page,
+    retry_after_of,
+)
+from grove.kube.errors import ApiError, ConnectionLost
+from grove.kube.limits import WriteLimiter
+from grove.kube.transport import MERGE_PATCH, Request, Response, Transport
+
+T = TypeVar("T", bound=HasMetadata)
+
+JsonPatch = list[JsonObject]
+
+# A long list may outlive its continue token; a server that never lets us finish is an error.
+_LIST_ATTEMPTS = 3
+
+
+class Client:
+    """One server, seen from one lane. Every verb raises `ApiError`, or `ConnectionLost` when the outcome is unknown."""
+
+    def __init__(
+        self, transport: Transport, clock: Clock, limiter: WriteLimiter | None = None, *, lane: str = ""
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._limiter = limiter
+        self._lane = lane
+
+    def in_lane(self, lane: str) -> "Client":
+        """The same server; writes of this lane take turns with those of other lanes."""
+        return Client(self._transport, self._clock, self._limiter, lane=lane)
+
+    async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
+        request = Request(method="GET", path=resource.path(namespace, name))
+        return decode_object(resource, request, await self._send(request))
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = 500,
+    ) -> Listing[T]:
+        """All pages, as of one version. A continue token that grew too old starts the list over."""
+        query = _selection(label_selector, field_selector) | {"limit": str(page_size)}
+        request = Request(method="GET", path=resource.path(namespace), query=query)
+        for attempt in range(1, _LIST_ATTEMPTS + 1):
+            try:
+                return await self._list_pages(resource, request)
+            except ApiError as error:
+                if not error.is_gone or attempt == _LIST_ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def create(self, resource: Resource[T], namespace: str, body: JsonObject | bytes) -> T:
+        content = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        request = Request(method="POST", path=resource.path(namespace), body=content)
+        return decode_object(resource, request, await self._send(request))
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        namespace: str,
+        name: str,
+        patch: JsonObject | JsonPatch,
+        *,
+        content_type: str = MERGE_PATCH,
+        subresource: str = "",
+    ) -> T:
+        """The object after the patch. With subresource `scale` it is a Scale read as T: not for the cache."""
+        request = Request(
+            method="PATCH",
+            path=resource.path(namespace, name, subresource),
+            body=msgspec.json.encode(patch),
+            content_type=content_type,
+        )
+        return decode_object(resource, request, await self._send(request))
+
+    async def delete(
+        self,
+        resource: Resource[T],
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period_seconds: int | None = None,
+        propagation: str = "Background",
+    ) -> T | None:
+        """None: gone (also when it was not there). An object: still there, leaving. Another uid under the name: 409."""
+        preconditions = _present(uid=uid, resourceVersion=resource_version)
+        options = _present(
+            kind="DeleteOptions",
+            apiVersion="v1",
+            propagationPolicy=propagation,
+            gracePeriodSeconds=grace_period_seconds,
+            preconditions=preconditions or None,
+        )
+        request = Request(method="DELETE", path=resource.path(namespace, name), body=msgspec.json.encode(options))
+        response = await self._send(request)
+        if response.status == 404:
+            return None
+        return decode_deleted(resource, request, response)
+
+    async def delete_collection(
+        self, resource: Resource[T], namespace: str, *, label_selector: str, propagation: str = "Background"
+    ) -> None:
+        """Deletes all that is selected. The answer shows the objects as they were before, so it is not handed on."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        request = Request(
+            method="DELETE",
+            path=resource.path(namespace),
+            query=_selection(label_selector, ""),
+            body=msgspec.json.encode(options),
+        )
+        check(request, await self._send(request))
+
+    async def bind(self, namespace: str, pod: str, node: str, *, uid: str) -> None:
+        """Puts a pod on a node, if it is still the pod of this uid."""
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod, "namespace": namespace, "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = PODS.path(namespace, pod, "binding")
+        request = Request(method="POST", path=path, body=msgspec.json.encode(binding))
+        check(request, await self._send(request))
+
+    def watch(
+        self,
+        resource: Resource[T],
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int,
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[T]]]:
+        """What happened after `resource_version`, until the server ends it. Refused, or an ERROR event: `ApiError`."""
+        query = _selection(label_selector, field_selector) | {
+            "watch": "true",
+            "resourceVersion": resource_version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(timeout_seconds),
+        }
+        return self._watch(resource, Request(method="GET", path=resource.path(namespace), query=query))
+
+    @asynccontextmanager
+    async def _watch(self, resource: Resource[T], request: Request) -> AsyncIterator[AsyncIterator[WatchEvent[T]]]:
+        async with self._transport.stream(request) as lines, aclosing(decode_events(resource.view, lines)) as events:
+            yield events
+
+    async def _list_pages(self, resource: Resource[T], request: Request) -> Listing[T]:
+        page = decode_page(resource, request, await self._send(request))
+        # The first page's version: should later pages be newer, the watch only tells a few things twice.
+        version = page.resource_version
+        if not version.isdecimal():
+            raise ConnectionLost(f"GET {request.path}: the list has no resourceVersion to watch from: {version!r}")
+        items = [*page.items]
+        unreadable = [*page.unreadable]
+        while page.continue_token:
+            query = {**request.query, "continue": page.continue_token}
+            next_request = msgspec.structs.replace(request, query=query)
+            page = decode_page(resource, next_request, await self._send(next_request))
+            items += page.items
+            unreadable += page.unreadable
+        return Listing(items=tuple(items), resource_version=version, unreadable=tuple(unreadable))
+
+    async def _send(self, request: Request) -> Response:
+        if self._limiter is None or not request.is_write:
+            return await self._transport.send(request)
+        async with self._limiter.turn(self._lane) as turn:
+            response = await self._transport.send(request)
+            turn.answered(response.status, retry_after=retry_after_of(response) if response.status == 429 else None)
+            return response
+
+
+def _selection(label_selector: str, field_selector: str) -> dict[str, str]:
+    return _present(labelSelector=label_selector or None, fieldSelector=field_selector or None)
+
+
+def _present(**fields: Any) -> JsonObject:
+    return {name: value for name, value in fields.items() if value is not None}

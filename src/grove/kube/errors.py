@@ -1,0 +1,65 @@
+"""What an API server says no with."""
+
+import msgspec
+
+
+class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str = ""
+    kind: str = ""
+    uid: str = ""
+    retry_after_seconds: int | None = None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The body of a failure, and of some deletes."""
+
+    status: str = "Failure"
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: StatusDetails | None = None
+
+
+class ApiError(Exception):
+    """The server said no, or did not answer. The caller decides: expected answer, retry, or tell the user."""
+
+    def __init__(self, code: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(f"{code} {reason}: {message}")
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+    @property
+    def is_not_found(self) -> bool:
+        return self.code == 404
+
+    @property
+    def is_already_exists(self) -> bool:
+        return self.code == 409 and self.reason == "AlreadyExists"
+
+    @property
+    def is_conflict(self) -> bool:
+        return self.code == 409 and self.reason != "AlreadyExists"
+
+    @property
+    def is_gone(self) -> bool:
+        """The resourceVersion or continue token is too old: list again."""
+        return self.code == 410
+
+    @property
+    def is_refusal(self) -> bool:
+        """The server understood and will not: quota, admission, validation. Repeating it at once is pointless."""
+        return self.code in (400, 403, 422)
+
+    @property
+    def is_transient(self) -> bool:
+        """Try again later: overload, a server restarting, a connection lost (code 0)."""
+        return self.code in (0, 408, 429) or self.code >= 500
+
+
+class ConnectionLost(ApiError):
+    """No answer: the request may or may not have been carried out."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, "ConnectionLost", message)

@@ -1,0 +1,44 @@
+"""The network door: one request in, one response or one stream of lines out.
+
+Implementations: `cluster/inprocess.py` (no sockets) and, over HTTP, the client of a real cluster.
+`sim/faults.py` wraps one. Nothing else in the project talks to a server.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    body: bytes = b""
+    content_type: str = "application/json"
+
+    @property
+    def is_write(self) -> bool:
+        return self.method != "GET"
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+
+
+class Transport(Protocol):
+    """Raises `ConnectionLost` when there is no answer; every HTTP status is a `Response`."""
+
+    async def send(self, request: Request) -> Response: ...
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Lines of a watch, without their newline; entering raises `ApiError` if refused. Ends when the server ends it."""
+        ...
+
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"

@@ -1,0 +1,179 @@
+"""Following one kind for ever: list, watch, and what to do when either breaks. A state machine, states are types.
+
+The objects go to a `Store` (`cache.py`); who reacts to them is not known here.
+"""
+
+import asyncio
+from random import Random
+from typing import Generic, TypeVar, assert_never
+
+import msgspec
+
+from grove.api.meta import HasMetadata
+from grove.api.resources import Resource
+from grove.clock import Clock
+from grove.kube.answers import Added, Bookmark, Deleted, Modified, Unreadable, WatchEvent
+from grove.kube.cache import Store
+from grove.kube.client import Client
+from grove.kube.errors import ApiError, ConnectionLost
+
+T = TypeVar("T", bound=HasMetadata)
+
+SHORTEST_WATCH_SECONDS = 300
+LONGEST_WATCH_SECONDS = 600
+SILENCE_SECONDS = 30
+STABLE_WATCH_SECONDS = 1.0
+LIST_SECONDS = 120
+FIRST_DELAY_SECONDS = 0.1
+LONGEST_DELAY_SECONDS = 30.0
+
+# After these the place where the watch stopped is still good; after any other error we list again.
+_RESUMABLE = (0, 429, 500, 502, 503)
+
+
+class ListAll(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing to resume from: list everything. `failures`: attempts in a row that brought nothing."""
+
+    failures: int = 0
+
+
+class WatchFrom(msgspec.Struct, frozen=True, kw_only=True):
+    resource_version: str
+    failures: int = 0
+
+
+class BackOff(msgspec.Struct, frozen=True, kw_only=True):
+    seconds: float
+    then: ListAll | WatchFrom
+
+
+State = ListAll | WatchFrom | BackOff
+
+
+class Reflector(Generic[T]):
+    """Keeps a store equal to what the server holds; every failure is a transition, none ends it."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        store: Store[T],
+        clock: Clock,
+        random: Random,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._store = store
+        self._clock = clock
+        self._random = random
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._resource_version = ""
+        self.listed = asyncio.Event()
+        """Set when the first list was applied."""
+        self.restarts = 0
+        """Watches that were refused, broke or fell silent; an orderly end is not counted."""
+        self.unreadable_count = 0
+        """Objects seen that our view does not understand."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        state: State = ListAll()
+        while True:
+            state = await self.step(state)
+
+    async def step(self, state: State) -> State:
+        match state:
+            case ListAll():
+                return await self._list(state)
+            case WatchFrom():
+                return await self._watch(state)
+            case BackOff():
+                await self._clock.sleep(state.seconds)
+                return state.then
+            case _:
+                assert_never(state)
+
+    async def _list(self, state: ListAll) -> State:
+        mark = self._store.begin_list()
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                listing = await self._client.list(
+                    self._resource,
+                    namespace=self._namespace,
+                    label_selector=self._label_selector,
+                    field_selector=self._field_selector,
+                )
+        except (ApiError, TimeoutError) as error:
+            known = error if isinstance(error, ApiError) else None
+            return self._back_off(ListAll(failures=state.failures + 1), known)
+        self.unreadable_count += len(listing.unreadable)
+        self._store.apply_list(listing, mark)
+        self.listed.set()
+        return WatchFrom(resource_version=listing.resource_version, failures=state.failures)
+
+    async def _watch(self, state: WatchFrom) -> State:
+        self._resource_version = state.resource_version
+        started_at = self._clock.monotonic()
+        seconds = self._random.randint(SHORTEST_WATCH_SECONDS, LONGEST_WATCH_SECONDS)
+        try:
+            # One deadline for the whole watch: the server promised to end it earlier, so a later end is silence.
+            async with asyncio.timeout(seconds + SILENCE_SECONDS):
+                await self._follow(seconds)
+            error = None
+        except ApiError as caught:
+            error = caught
+        except TimeoutError:
+            error = ConnectionLost(f"watch of {self._resource.plural}: silent after its {seconds} s")
+        is_stable = self._clock.monotonic() - started_at >= STABLE_WATCH_SECONDS
+        return self._after_watch(error, 0 if is_stable else state.failures, is_stable=is_stable)
+
+    async def _follow(self, seconds: int) -> None:
+        watch = self._client.watch(
+            self._resource,
+            resource_version=self._resource_version,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            timeout_seconds=seconds,
+        )
+        async with watch as events:
+            async for event in events:
+                self._store.apply(event)
+                self._note(event)
+
+    def _note(self, event: WatchEvent[T]) -> None:
+        """Remembers where to go on from."""
+        match event:
+            case Added() | Modified() | Deleted():
+                self._resource_version = event.object.metadata.resource_version
+            case Bookmark():
+                self._resource_version = event.resource_version
+            case Unreadable():
+                self.unreadable_count += 1
+                self._resource_version = event.metadata.resource_version or self._resource_version
+            case _:
+                assert_never(event)
+
+    def _after_watch(self, error: ApiError | None, failures: int, *, is_stable: bool) -> State:
+        """Where to go on after a watch ended. Whatever ends at once, orderly or not, is slowed down."""
+        again = WatchFrom(resource_version=self._resource_version, failures=failures + 1)
+        if error is None:
+            return WatchFrom(resource_version=self._resource_version) if is_stable else self._back_off(again)
+        self.restarts += 1
+        if error.is_gone and failures == 0:
+            return ListAll(failures=1)
+        if error.code in _RESUMABLE:
+            return self._back_off(again, error)
+        return self._back_off(ListAll(failures=failures + 1), error)
+
+    def _back_off(self, then: ListAll | WatchFrom, error: ApiError | None = None) -> BackOff:
+        """Doubles with every failure in a row; the jitter keeps many reflectors from coming back together."""
+        longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** (then.failures - 1))
+        asked = error.retry_after if error is not None else None
+        return BackOff(seconds=max(longest * (0.5 + self._random.random() / 2), asked or 0.0), then=then)

@@ -1,0 +1,238 @@
+"""What is free, and trying things out on it.
+
+`Cluster` follows nodes and placed pods one change at a time, so that a quiet cluster costs nothing. `Scratch` is a copy
+for one cycle on which pods are placed tentatively and taken back; the `Cluster` never sees that.
+
+Packing: nodes are tried in the order of their names (liked ones first), and the first that fits is taken. Filling one
+node before the next keeps whole nodes free for gangs with large pods, and makes the same input give the same answer.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from grove.api.meta import Uid
+from grove.errors import require
+from grove.placement.fit import has_room, static_misfit, static_score
+from grove.placement.model import Binding, Model, NodeView, PodDemand, PodTerm, Shape
+from grove.placement.neighbours import Neighbours, is_social
+
+
+class Domain(Model, cache_hash=True):
+    """The nodes that carry all of these labels; without labels: every node."""
+
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def narrowed(self, key: str, value: str) -> "Domain":
+        return self if (key, value) in self.labels else Domain(labels=(*self.labels, (key, value)))
+
+    def __contains__(self, node: NodeView) -> bool:
+        return all(node.labels.get(key) == value for key, value in self.labels)
+
+
+EVERYWHERE = Domain()
+NO_LABELS: Mapping[str, str] = {}
+
+
+class Cluster:
+    """Nodes and the pods on them, followed incrementally. One writer."""
+
+    def __init__(self, nodes: Iterable[NodeView] = ()) -> None:
+        self.nodes: dict[str, NodeView] = {}
+        self.free: dict[str, Mapping[str, int]] = {}
+        self.neighbours = Neighbours()
+        self._used: dict[str, dict[str, int]] = {}
+        self._placed: dict[Uid, tuple[PodDemand, str]] = {}
+        self._layout: _Layout | None = None
+        for node in nodes:
+            self.set_node(node)
+
+    @property
+    def layout(self) -> "_Layout":
+        """Everything that only depends on the nodes themselves; kept until one of them changes."""
+        if self._layout is None:
+            self._layout = _Layout(self.nodes)
+        return self._layout
+
+    def set_node(self, node: NodeView) -> bool:
+        """Take over a new or changed node; false if there is nothing new about it."""
+        before = self.nodes.get(node.name)
+        if before == node:
+            return False
+        self.nodes[node.name] = node
+        self._layout = None
+        self._refresh_free(node.name)
+        if before is None or before.labels != node.labels:
+            self._recount()
+        return True
+
+    def remove_node(self, name: str) -> bool:
+        if self.nodes.pop(name, None) is None:
+            return False
+        self.free.pop(name)
+        self._layout = None
+        self._recount()
+        return True
+
+    def place(self, pod: PodDemand, node: str) -> None:
+        """This pod takes room on this node, which need not be known (yet)."""
+        require(pod.uid not in self._placed, f"pod {pod} is placed once")
+        self._placed[pod.uid] = (pod, node)
+        self._take(pod.shape, node, 1)
+        self.neighbours.add(pod, self._labels(node))
+
+    def remove(self, uid: Uid) -> bool:
+        """The pod gives its room back; false if it had none."""
+        pod, node = self._placed.pop(uid, (None, ""))
+        if pod is None:
+            return False
+        self._take(pod.shape, node, -1)
+        self.neighbours.remove(pod, self._labels(node))
+        return True
+
+    def node_of(self, uid: Uid) -> str | None:
+        return self._placed[uid][1] if uid in self._placed else None
+
+    def demand_of(self, uid: Uid) -> PodDemand | None:
+        return self._placed[uid][0] if uid in self._placed else None
+
+    def watch_terms(self, terms: Iterable[PodTerm]) -> None:
+        self.neighbours.watch(terms, self._placed_with_labels())
+
+    def _take(self, shape: Shape, node: str, step: int) -> None:
+        used = self._used.setdefault(node, {})
+        for name, amount in shape.requests:
+            used[name] = used.get(name, 0) + step * amount
+        if node in self.nodes:
+            self.free[node] = taken(self.free[node], shape, step)
+        elif not any(used.values()):
+            del self._used[node]
+
+    def _refresh_free(self, name: str) -> None:
+        used = self._used.get(name, {})
+        self.free[name] = {
+            resource: amount - used.get(resource, 0) for resource, amount in self.nodes[name].allocatable.items()
+        }
+
+    def _recount(self) -> None:
+        self.neighbours.recount(self._placed_with_labels())
+
+    def _placed_with_labels(self) -> Iterator[tuple[PodDemand, Mapping[str, str]]]:
+        for pod, node in self._placed.values():
+            yield pod, self._labels(node)
+
+    def _labels(self, node: str) -> Mapping[str, str]:
+        return self.nodes[node].labels if node in self.nodes else NO_LABELS
+
+
+class _Layout:
+    """Which nodes suit which shape in which domain, whatever their load. Answers are remembered."""
+
+    def __init__(self, nodes: Mapping[str, NodeView]) -> None:
+        self.nodes = tuple(nodes[name] for name in sorted(nodes))
+        self._candidates: dict[tuple[Shape, Domain], tuple[str, ...]] = {}
+        self._values: dict[tuple[str, Domain], tuple[str, ...]] = {}
+
+    @cached_property
+    def largest(self) -> Mapping[str, int]:
+        """The most of each resource that one node has: what makes a pod large or small."""
+        largest: dict[str, int] = {}
+        for node in self.nodes:
+            for resource, amount in node.allocatable.items():
+                largest[resource] = max(amount, largest.get(resource, 0))
+        return largest
+
+    def candidates(self, shape: Shape, domain: Domain) -> tuple[str, ...]:
+        """Names of the suitable nodes, best liked first, then by name."""
+        key = (shape, domain)
+        found = self._candidates.get(key)
+        if found is None:
+            suitable = [node for node in self.nodes if node in domain and not static_misfit(shape, node)]
+            suitable.sort(key=lambda node: -static_score(shape, node))
+            found = self._candidates[key] = tuple(node.name for node in suitable)
+        return found
+
+    def values(self, key: str, domain: Domain) -> tuple[str, ...]:
+        """The values that this node label has inside the domain, sorted."""
+        found = self._values.get((key, domain))
+        if found is None:
+            values = {node.labels[key]: None for node in self.nodes if key in node.labels and node in domain}
+            found = self._values[key, domain] = tuple(sorted(values))
+        return found
+
+
+class Scratch:
+    """A copy of what is free, for one cycle: place, look, take back to a mark."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.nodes = cluster.nodes
+        self.layout = cluster.layout
+        self.free = dict(cluster.free)
+        self.neighbours = cluster.neighbours.fork()
+        self.bindings: list[Binding] = []
+        self.node_of: dict[Uid, str] = {}
+        # For each shape and domain, the candidates before this position are full: only a rollback makes room.
+        self._cursors: dict[tuple[Shape, Domain], int] = {}
+        # What to put back, newest last: container[key] = value.
+        self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
+
+    def mark(self) -> tuple[int, int]:
+        return len(self._journal), len(self.bindings)
+
+    def rollback(self, mark: tuple[int, int]) -> None:
+        """Everything placed since the mark is taken back."""
+        length, binding_count = mark
+        while len(self._journal) > length:
+            container, key, value = self._journal.pop()
+            container[key] = value
+        for binding in self.bindings[binding_count:]:
+            del self.node_of[binding.pod.uid]
+        del self.bindings[binding_count:]
+
+    def place(self, pod: PodDemand, node: str) -> None:
+        before = self.free[node]
+        self._journal.append((self.free, node, before))
+        self.free[node] = taken(before, pod.shape, 1)
+        self.neighbours.add(pod, self.nodes[node].labels, self._journal)
+        self.bindings.append(Binding(pod=pod, node=node))
+        self.node_of[pod.uid] = node
+
+    def find(self, pod: PodDemand, domain: Domain = EVERYWHERE) -> str | None:
+        """The node this pod would take now, or None."""
+        shape = pod.shape
+        names = self.layout.candidates(shape, domain)
+        start = self._first_with_room(shape, domain, names)
+        if start == len(names):
+            return None
+        if not is_social(shape) and not self.neighbours.anyone_repels:
+            return names[start]
+        return self._find_among(pod, names[start:])
+
+    def _first_with_room(self, shape: Shape, domain: Domain, names: tuple[str, ...]) -> int:
+        key = (shape, domain)
+        start = position = self._cursors.get(key, 0)
+        free = self.free
+        while position < len(names) and not has_room(shape, free[names[position]]):
+            position += 1
+        if position != start:
+            self._journal.append((self._cursors, key, start))
+            self._cursors[key] = position
+        return position
+
+    def _find_among(self, pod: PodDemand, names: tuple[str, ...]) -> str | None:
+        veto = self.neighbours.veto(pod)
+        possible = (
+            name for name in names if has_room(pod.shape, self.free[name]) and not veto.reason(self.nodes[name].labels)
+        )
+        if not pod.shape.preferred_pods:
+            return next(possible, None)
+        # max() takes the first of equals, so the order of the names decides ties.
+        return max(possible, key=lambda name: self.neighbours.score(pod.shape, self.nodes[name].labels), default=None)
+
+
+def taken(free: Mapping[str, int], shape: Shape, step: int) -> Mapping[str, int]:
+    """The free amounts after `step` more pods of this shape. The old amounts stay as they are."""
+    left = dict(free)
+    for name, amount in shape.requests:
+        left[name] = left.get(name, 0) - step * amount
+    return left

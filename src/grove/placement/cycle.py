@@ -1,0 +1,178 @@
+"""One scheduling cycle: everything that waits, in order, against what is free.
+
+1. The minima of gangs, each all or nothing; a gang that does not fit does not hold up the next.
+2. Room is kept for the minima of scaled gangs whose base is scheduled and whose gates are about to go.
+3. Extras of gangs and pods without a gang, one by one.
+
+The order within each step: higher priority, then base before scaled gangs (in step 3), then older, then by name.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import assert_never
+
+from grove.api.meta import NamespacedName
+from grove.placement.capacity import Cluster, Scratch
+from grove.placement.explain import explain_gang, explain_incomplete, explain_pod
+from grove.placement.gang import (
+    extra_domains,
+    extras,
+    is_complete,
+    minimum_scope,
+    place_extras,
+    place_gang,
+    reserved_scope,
+)
+from grove.placement.model import Decisions, GangDemand, GroupDemand, PodDemand, PodTerm, Shape, Unplaced, WaitReason
+from grove.placement.neighbours import is_social, terms_of
+from grove.placement.topology import Scope
+
+
+def schedule(cluster: Cluster, gangs: Iterable[GangDemand], loners: Iterable[PodDemand] = ()) -> Decisions:
+    """Who goes where, and why the others wait. The cluster is left as it was: what is bound is told to it later."""
+    waiting = sorted(gangs, key=_gang_order)
+    single = tuple(loners)
+    cluster.watch_terms(_terms(waiting, single))
+    cycle = _Cycle(Scratch(cluster))
+    for gang in waiting:
+        cycle.place_minimum(gang)
+    bound_count = len(cycle.scratch.bindings)
+    for gang in waiting:
+        cycle.reserve(gang)
+    reserved_count = len(cycle.scratch.bindings)
+    both: list[GangDemand | PodDemand] = [*waiting, *single]
+    for item in sorted(both, key=_extra_order):
+        match item:
+            case GangDemand():
+                cycle.place_extras(item)
+            case PodDemand():
+                cycle.place_loner(item)
+            case _:
+                assert_never(item)
+    bindings = cycle.scratch.bindings
+    return Decisions(
+        bindings=(*bindings[:bound_count], *bindings[reserved_count:]),
+        unplaced=tuple(cycle.unplaced),
+    )
+
+
+class _Cycle:
+    """What one cycle knows while it runs."""
+
+    def __init__(self, scratch: Scratch) -> None:
+        self.scratch = scratch
+        self.unplaced: list[Unplaced] = []
+        # Gangs with their minima in place, by this cycle or before it.
+        self._standing: dict[NamespacedName, None] = {}
+        self._kept_for: list[str] = []
+        # Room only shrinks within a cycle: what did not fit once need not be tried or explained again.
+        self._hopeless_gangs: dict[tuple[Shape, ...], str] = {}
+        self._hopeless_pods: dict[Shape, str] = {}
+
+    def place_minimum(self, gang: GangDemand) -> None:
+        if not is_complete(gang):
+            self._wait(gang, WaitReason.GANG_IS_INCOMPLETE, explain_incomplete(gang))
+            return
+        if gang.needed_count:
+            scope = minimum_scope(gang)
+            message = self._known_hopeless(scope) or self._try_gang(scope)
+            if message:
+                self._wait(gang, WaitReason.GANG_DOES_NOT_FIT, message)
+                return
+        self._standing[gang.name] = None
+
+    def reserve(self, gang: GangDemand) -> None:
+        """Nothing is bound: the room is only withheld from the extras of this cycle."""
+        if gang.name in self._standing or not gang.is_scaled:
+            return
+        if (
+            not gang.base_is_scheduled
+            and NamespacedName(namespace=gang.name.namespace, name=gang.base) not in self._standing
+        ):
+            return
+        scope = reserved_scope(gang)
+        if scope is not None and place_gang(self.scratch, scope):
+            self._kept_for.append(gang.name.name)
+
+    def place_extras(self, gang: GangDemand) -> None:
+        if gang.name not in self._standing:
+            return
+        left: dict[str, list[PodDemand]] = {}
+        for group in gang.groups:
+            for pod in place_extras(self.scratch, gang, group) if extras(group) else ():
+                left.setdefault(self._explain_extra(gang, group, pod), []).append(pod)
+        self.unplaced += [
+            Unplaced(pods=tuple(pods), reason=WaitReason.DOES_NOT_FIT, message=message, gang=gang.name)
+            for message, pods in left.items()
+        ]
+
+    def place_loner(self, pod: PodDemand) -> None:
+        node = self.scratch.find(pod)
+        if node is not None:
+            self.scratch.place(pod, node)
+        else:
+            message = self._explain_once(pod)
+            self.unplaced.append(Unplaced(pods=(pod,), reason=WaitReason.DOES_NOT_FIT, message=message))
+
+    def _try_gang(self, scope: Scope) -> str:
+        """Empty if the gang was placed, else why not."""
+        if place_gang(self.scratch, scope):
+            return ""
+        message = explain_gang(self.scratch, scope)
+        if self._is_plain(scope):
+            self._hopeless_gangs[_shapes(scope)] = message
+        return message
+
+    def _known_hopeless(self, scope: Scope) -> str:
+        return self._hopeless_gangs.get(_shapes(scope), "") if self._hopeless_gangs and self._is_plain(scope) else ""
+
+    def _is_plain(self, scope: Scope) -> bool:
+        """Is the answer for this gang the same for every gang of the same shapes?"""
+        return (
+            scope.pack is None
+            and not scope.children
+            and not self.scratch.neighbours.anyone_repels
+            and not any(is_social(pod.shape) for pod in scope.pods)
+        )
+
+    def _explain_extra(self, gang: GangDemand, group: GroupDemand, pod: PodDemand) -> str:
+        within, _ = extra_domains(self.scratch, gang, group)
+        return explain_pod(self.scratch, pod, within, self._kept_for) if within.labels else self._explain_once(pod)
+
+    def _explain_once(self, pod: PodDemand) -> str:
+        """Pods of one shape wait for one reason; only those that care about others are explained one by one."""
+        if is_social(pod.shape) or self.scratch.neighbours.anyone_repels:
+            return explain_pod(self.scratch, pod, kept_for=self._kept_for)
+        if pod.shape not in self._hopeless_pods:
+            self._hopeless_pods[pod.shape] = explain_pod(self.scratch, pod, kept_for=self._kept_for)
+        return self._hopeless_pods[pod.shape]
+
+    def _wait(self, gang: GangDemand, reason: WaitReason, message: str) -> None:
+        pods = tuple(pod for group in gang.groups for pod in group.pending)
+        if pods:
+            self.unplaced.append(Unplaced(pods=pods, reason=reason, message=message, gang=gang.name))
+
+
+def _gang_order(gang: GangDemand) -> tuple[int, datetime, str, str]:
+    return -gang.priority, gang.created, gang.name.name, gang.name.namespace
+
+
+def _extra_order(item: GangDemand | PodDemand) -> tuple[int, bool, datetime, str, str]:
+    match item:
+        case GangDemand():
+            return -item.priority, item.is_scaled, item.created, item.name.name, item.name.namespace
+        case PodDemand():
+            return -item.priority, False, item.created, item.name, item.namespace
+        case _:
+            assert_never(item)
+
+
+def _shapes(scope: Scope) -> tuple[Shape, ...]:
+    return tuple(pod.shape for pod in scope.pods)
+
+
+def _terms(gangs: list[GangDemand], loners: tuple[PodDemand, ...]) -> Iterator[PodTerm]:
+    pods = [pod for gang in gangs for group in gang.groups for pod in (*group.pending, *group.behind_our_gate)]
+    for pod in (*pods, *loners):
+        if is_social(pod.shape):
+            yield from terms_of(pod.shape)

@@ -1,0 +1,168 @@
+"""All or nothing: the minima of a gang are placed together, or none of them is.
+
+Also here: which pods of a gang are its minimum, and where its extras may go.
+"""
+
+from collections.abc import Mapping
+
+from grove.placement.capacity import EVERYWHERE, Domain, Scratch
+from grove.placement.model import GangDemand, GroupDemand, Pack, PodDemand
+from grove.placement.neighbours import matches
+from grove.placement.topology import Scope, find_node, home_domain, place_pods, place_scope
+
+# A pack constraint, and the pod groups that it holds together.
+_Around = tuple[Pack, tuple[str, ...]]
+
+
+def minimum(group: GroupDemand) -> tuple[PodDemand, ...]:
+    """The waiting pods that bring the group to its minimum: the first in the gang's own order."""
+    return group.pending[: group.needed_count]
+
+
+def reservable_minimum(group: GroupDemand) -> tuple[PodDemand, ...]:
+    """The same, counting pods whose gate is about to go."""
+    return (*group.pending, *group.behind_our_gate)[: group.needed_count]
+
+
+def extras(group: GroupDemand) -> tuple[PodDemand, ...]:
+    return group.pending[group.needed_count :]
+
+
+def is_complete(gang: GangDemand) -> bool:
+    """Every minimum is there to be placed; a gang with a missing or gated one is not tried."""
+    return all(group.needed_count <= len(group.pending) for group in gang.groups)
+
+
+def minimum_scope(gang: GangDemand) -> Scope:
+    return _scope(gang, {group.name: minimum(group) for group in gang.groups})
+
+
+def reserved_scope(gang: GangDemand) -> Scope | None:
+    """What is withheld for a gang that will be ungated in a moment; None if its minimum is not there."""
+    chosen = {group.name: reservable_minimum(group) for group in gang.groups}
+    if any(len(chosen[group.name]) < group.needed_count for group in gang.groups):
+        return None
+    return _scope(gang, chosen)
+
+
+def place_gang(scratch: Scratch, scope: Scope) -> bool:
+    """Place all pods of the scope on the scratch, or leave it as it was."""
+    return place_scope(scratch, scope) or _place_around_anchor(scratch, scope)
+
+
+def _place_around_anchor(scratch: Scratch, scope: Scope) -> bool:
+    """Pods that want each other's company follow the first one: try it in every domain, not only in the first with room.
+
+    Only for gangs without pack constraints, which are the better way to say this.
+    """
+    anchors = [(pod, term) for pod in scope.pods for term in pod.shape.affinity if matches(term, pod)]
+    if not anchors or scope.children:
+        return False
+    anchor, term = anchors[0]
+    rest = tuple(pod for pod in scope.pods if pod is not anchor)
+    for value in scratch.layout.values(term.topology_key, EVERYWHERE):
+        mark = scratch.mark()
+        domain = EVERYWHERE.narrowed(term.topology_key, value)
+        if _place_one(scratch, anchor, domain, ()) and place_pods(scratch, rest):
+            return True
+        scratch.rollback(mark)
+    return False
+
+
+def place_extras(scratch: Scratch, gang: GangDemand, group: GroupDemand) -> tuple[PodDemand, ...]:
+    """Place the pods above the minimum one by one; returns those that found no node."""
+    packs = _packs_around(gang, group)
+    # In a scope that has no pods yet, the first one decides where the others go.
+    domains: tuple[Domain, tuple[Domain, ...]] | None = None if packs else (EVERYWHERE, ())
+    left: list[PodDemand] = []
+    for pod in extras(group):
+        if domains is not None:
+            is_placed = _place_one(scratch, pod, *domains)
+        elif left and left[-1].shape == pod.shape:
+            is_placed = False
+        else:
+            is_placed = place_scope(scratch, _extra_scope(scratch, gang, packs, pod))
+            domains = extra_domains(scratch, gang, group) if is_placed else None
+        if not is_placed:
+            left.append(pod)
+    return tuple(left)
+
+
+def _place_one(scratch: Scratch, pod: PodDemand, within: Domain, order: tuple[Domain, ...]) -> bool:
+    node = find_node(scratch, pod, within, order)
+    if node is not None:
+        scratch.place(pod, node)
+    return node is not None
+
+
+def _extra_scope(scratch: Scratch, gang: GangDemand, packs: list[_Around], pod: PodDemand) -> Scope:
+    """One pod inside all the scopes that hold for it."""
+    placed = _nodes_by_group(scratch, gang)
+    scope = Scope(name=pod.name, pods=(pod,))
+    for pack, names in reversed(packs):
+        nodes = tuple(node for name in names for node in placed.get(name, ()))
+        scope = Scope(name=pod.name, pack=pack, nodes=nodes, children=(scope,))
+    return scope
+
+
+def extra_domains(scratch: Scratch, gang: GangDemand, group: GroupDemand) -> tuple[Domain, tuple[Domain, ...]]:
+    """Where an extra of this group must go, and where it would best go. Its placed mates decide."""
+    packs = _packs_around(gang, group)
+    if not packs:
+        return EVERYWHERE, ()
+    placed = _nodes_by_group(scratch, gang)
+    within = EVERYWHERE
+    order: list[Domain] = []
+    for pack, names in packs:
+        nodes = [node for name in names for node in placed.get(name, ())]
+        if pack.required:
+            within = home_domain(scratch, pack.required, nodes, within) or within
+        if pack.preferred:
+            home = home_domain(scratch, pack.preferred, nodes, within)
+            order[:0] = [home] if home else []
+    # A wish of a wide scope must not lead out of what a narrower one requires.
+    return within, tuple(_inside(home, within) for home in order)
+
+
+def _packs_around(gang: GangDemand, group: GroupDemand) -> list[_Around]:
+    """The pack constraints that hold for a group, widest first, each with the groups it holds together."""
+    around = [(gang.pack, tuple(member.name for member in gang.groups))]
+    around += [(wide.pack, wide.group_names) for wide in gang.pack_groups if group.name in wide.group_names]
+    around.append((group.pack, (group.name,)))
+    return [(pack, names) for pack, names in around if pack is not None]
+
+
+def _nodes_by_group(scratch: Scratch, gang: GangDemand) -> Mapping[str, tuple[str, ...]]:
+    """Where the pods of each group are, those placed in this very cycle included."""
+    fresh = scratch.node_of
+    return {
+        group.name: (*group.nodes, *(fresh[pod.uid] for pod in group.pending if pod.uid in fresh))
+        for group in gang.groups
+    }
+
+
+def _inside(domain: Domain, within: Domain) -> Domain:
+    for key, value in within.labels:
+        domain = domain.narrowed(key, value)
+    return domain
+
+
+def _scope(gang: GangDemand, chosen: Mapping[str, tuple[PodDemand, ...]]) -> Scope:
+    """The gang's scopes: pack groups with their pod groups, and the pod groups in none."""
+    if gang.pack is None and not gang.pack_groups and all(group.pack is None for group in gang.groups):
+        return Scope(name="", pods=tuple(pod for group in gang.groups for pod in chosen[group.name]))
+    children = []
+    inside: dict[str, None] = {}
+    by_name = {group.name: group for group in gang.groups}
+    for wide in gang.pack_groups:
+        # A group named twice belongs to the first.
+        members = [name for name in wide.group_names if name in by_name and name not in inside]
+        inside.update(dict.fromkeys(members))
+        parts = tuple(_group_scope(by_name[name], chosen[name]) for name in members)
+        children.append(Scope(name=wide.name, pack=wide.pack, children=parts))
+    children += [_group_scope(group, chosen[group.name]) for group in gang.groups if group.name not in inside]
+    return Scope(name=gang.name.name, pack=gang.pack, children=tuple(children))
+
+
+def _group_scope(group: GroupDemand, pods: tuple[PodDemand, ...]) -> Scope:
+    return Scope(name=group.name, pack=group.pack, nodes=group.nodes, pods=pods)

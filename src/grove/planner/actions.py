@@ -1,0 +1,197 @@
+"""What a plan is made of: actions in stages, stages in chains, statuses, events, and when to look again.
+
+The executor carries these out without knowing what they mean (`controller/executor.py`).
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, dataclass_transform
+
+import msgspec
+
+from grove.api.meta import JsonObject, ObjectMeta, Uid
+from grove.api.resources import Resource
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of everything inside a plan."""
+
+
+class Subject(Part):
+    """The object a message is about: events are attached to it."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: Uid
+
+
+def subject_of(resource: Resource[Any], metadata: ObjectMeta) -> Subject:
+    return Subject(
+        api_version=resource.api_version,
+        kind=resource.kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+    )
+
+
+class Severity(StrEnum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class Emit(Part):
+    """An event to record. Several of one subject and reason in a pass become one, listing their `names`."""
+
+    subject: Subject
+    reason: str
+    message: str
+    severity: Severity = Severity.NORMAL
+    names: tuple[str, ...] = ()
+
+
+class Create(Part):
+    """Create an object under exactly this name; one that exists already and is ours is as good as created."""
+
+    resource: Resource[Any]
+    namespace: str
+    name: str
+    body: JsonObject
+    # Failures of creates that share a cause share a key, e.g. all pods of one clique.
+    failure_key: str
+    reason: str
+    on_success: Emit | None = None
+
+
+class Patch(Part):
+    """Merge-patch an object, only if it is still the one (and, if given, the version) that was decided on."""
+
+    resource: Resource[Any]
+    namespace: str
+    name: str
+    uid: Uid
+    patch: JsonObject
+    reason: str
+    resource_version: str = ""
+    subresource: str = ""
+    on_success: Emit | None = None
+
+
+class Delete(Part):
+    """Delete one object, by the uid that was decided on."""
+
+    resource: Resource[Any]
+    namespace: str
+    name: str
+    uid: Uid
+    reason: str
+    on_success: Emit | None = None
+
+
+class DeleteMany(Part):
+    """Delete by label, in one request. `uids` are those observed: they count as leaving from then on."""
+
+    resource: Resource[Any]
+    namespace: str
+    selector: str
+    uids: tuple[Uid, ...]
+    reason: str
+    on_success: Emit | None = None
+
+
+Action = Create | Patch | Delete | DeleteMany
+
+Stage = tuple[Action, ...]
+
+
+class Chain(Part):
+    """Stages in order; a failing stage ends its own chain and no other. `part` is the set replica, -1: the set."""
+
+    key: str
+    part: int
+    stages: tuple[Stage, ...]
+
+
+class StatusWrite(Part):
+    """A new status, as the smallest patch.
+
+    An urgent one is written at once: it holds a fact that later decisions rest on, or says that all is well now.
+    Others may wait a moment for the next change, so that ten of them become one write.
+    """
+
+    resource: Resource[Any]
+    namespace: str
+    name: str
+    uid: Uid
+    resource_version: str
+    patch: JsonObject
+    is_urgent: bool
+    on_success: tuple[Emit, ...] = ()
+
+
+class FreshLook(Part):
+    """Pods to list anew before a plan that destroys some of them may be carried out."""
+
+    namespace: str
+    selector: str
+    owner_uid: Uid
+
+
+class Finding(Part):
+    """A decision in words: what this object waits for or what happened to it, and when that could change."""
+
+    about: str
+    reason: str
+    message: str
+    until: datetime | None = None
+
+
+class Failure(Part):
+    """The server's refusal to carry out an action, remembered until it succeeds."""
+
+    key: str
+    code: str
+    message: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+
+
+class Plan(Part):
+    """All that shall be done now for one set, and when to look again if nothing changes before."""
+
+    chains: tuple[Chain, ...] = ()
+    statuses: tuple[StatusWrite, ...] = ()
+    events: tuple[Emit, ...] = ()
+    looks: tuple[FreshLook, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    wake_at: datetime | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.chains or self.statuses or self.events)
+
+
+def delete_object(resource: Resource[Any], metadata: ObjectMeta, reason: str, on_success: Emit | None = None) -> Delete:
+    """Delete exactly the object that was observed."""
+    return Delete(
+        resource=resource,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        reason=reason,
+        on_success=on_success,
+    )
+
+
+def chain(key: str, part: int, *stages: Stage) -> tuple[Chain, ...]:
+    """A chain without its empty stages, or nothing."""
+    kept = tuple(stage for stage in stages if stage)
+    return (Chain(key=key, part=part, stages=kept),) if kept else ()
+
+
+def earliest(*instants: datetime | None) -> datetime | None:
+    return min((instant for instant in instants if instant is not None), default=None)

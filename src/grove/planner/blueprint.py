@@ -1,0 +1,117 @@
+"""What should exist of one set replica: groups, cliques and gangs with their names. Not how to get there."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from grove.api import names
+from grove.api.podcliqueset import CliqueTemplate, GroupConfig
+from grove.planner.snapshot import SetContext
+
+
+class CliqueBlueprint(msgspec.Struct, frozen=True, kw_only=True):
+    """One PodClique that should exist, and the gang it belongs to."""
+
+    name: str
+    template: CliqueTemplate
+    gang: str
+    # Only for cliques of a scaled gang.
+    base_gang: str = ""
+    # Only for members of a group.
+    group: str = ""
+    group_replica_index: int = -1
+
+
+class GangBlueprint(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    cliques: tuple[CliqueBlueprint, ...]
+    base_gang: str = ""
+    group: str = ""
+    group_replica_index: int = -1
+
+    @property
+    def is_base(self) -> bool:
+        return not self.base_gang
+
+
+class GroupBlueprint(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    config: GroupConfig
+    replicas: int
+
+
+class ReplicaBlueprint(msgspec.Struct, frozen=True, kw_only=True):
+    index: int
+    name: str
+    groups: tuple[GroupBlueprint, ...]
+    base: GangBlueprint
+    scaled: tuple[GangBlueprint, ...]
+
+    @property
+    def gangs(self) -> tuple[GangBlueprint, ...]:
+        """The base gang first: the others wait for it."""
+        return (self.base, *self.scaled)
+
+    @property
+    def cliques(self) -> Iterator[CliqueBlueprint]:
+        return (clique for gang in self.gangs for clique in gang.cliques)
+
+
+def draw_replica(context: SetContext, index: int, live_scale: Mapping[str, int]) -> ReplicaBlueprint:
+    """Draw one replica; `live_scale` holds the replicas of groups that exist, which win over the template's.
+
+    spec/gang-scheduling.md, "Structure": the base gang holds the standalone cliques and group replicas below
+    `minAvailable`; every further group replica is a scaled gang of its own.
+    """
+    base = names.replica_name(context.name, index)
+    groups = tuple(_draw_group(context, index, config, live_scale) for config in context.groups)
+    cliques = [
+        CliqueBlueprint(name=names.standalone_clique(context.name, index, clique.name), template=clique, gang=base)
+        for clique in context.standalone
+    ]
+    scaled: list[GangBlueprint] = []
+    for group in groups:
+        for j in range(group.replicas):
+            if j < group.config.min_available:
+                cliques += _members(context, group, j, gang=base, base_gang="")
+            else:
+                scaled.append(_draw_scaled_gang(context, group, j, base))
+    return ReplicaBlueprint(
+        index=index,
+        name=base,
+        groups=groups,
+        base=GangBlueprint(name=base, cliques=tuple(cliques)),
+        scaled=tuple(scaled),
+    )
+
+
+def _draw_group(context: SetContext, index: int, config: GroupConfig, live_scale: Mapping[str, int]) -> GroupBlueprint:
+    name = names.group(context.name, index, config.name)
+    # Below its minimum a group would have no base gang; admission refuses it, and an unguarded edit gets the minimum.
+    replicas = max(live_scale.get(name, config.replicas), config.min_available)
+    return GroupBlueprint(name=name, config=config, replicas=replicas)
+
+
+def _draw_scaled_gang(context: SetContext, group: GroupBlueprint, j: int, base: str) -> GangBlueprint:
+    gang = names.scaled_gang(group.name, j - group.config.min_available)
+    return GangBlueprint(
+        name=gang,
+        cliques=tuple(_members(context, group, j, gang=gang, base_gang=base)),
+        base_gang=base,
+        group=group.name,
+        group_replica_index=j,
+    )
+
+
+def _members(context: SetContext, group: GroupBlueprint, j: int, *, gang: str, base_gang: str) -> list[CliqueBlueprint]:
+    return [
+        CliqueBlueprint(
+            name=names.member_clique(group.name, j, clique.name),
+            template=clique,
+            gang=gang,
+            base_gang=base_gang,
+            group=group.name,
+            group_replica_index=j,
+        )
+        for clique in context.members[group.config.name]
+    ]

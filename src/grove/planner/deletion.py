@@ -1,0 +1,76 @@
+"""A set that is being deleted: its pods and children go in bulk, then the set is let go.
+
+Nothing is waited for: the garbage collector finishes what is left, by owner reference.
+"""
+
+from typing import Any
+
+from grove.api import labels
+from grove.api.meta import Uid
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.planner.actions import Chain, DeleteMany, Patch, Stage, chain
+from grove.planner.snapshot import SetContext, Snapshot
+from grove.planner.views import ReplicaView
+
+
+def plan_finalizer(pcs: PodCliqueSet) -> tuple[Chain, ...]:
+    """A set carries our finalizer before anything is created for it, so that its end is always ours to see."""
+    if labels.SET_FINALIZER in pcs.metadata.finalizers:
+        return ()
+    return chain(
+        "set", -1, (_patch_finalizers(pcs, (*pcs.metadata.finalizers, labels.SET_FINALIZER), "guards its children"),)
+    )
+
+
+def plan_deletion(snapshot: Snapshot) -> tuple[Chain, ...]:
+    pcs, context = snapshot.pcs, snapshot.context
+    if labels.SET_FINALIZER not in pcs.metadata.finalizers:
+        return ()
+    kept = tuple(name for name in pcs.metadata.finalizers if name != labels.SET_FINALIZER)
+    let_go: Stage = (_patch_finalizers(pcs, kept, "all its children were deleted"),)
+    if "orphan" in pcs.metadata.finalizers:
+        return chain("set", -1, let_go)
+    return chain("set", -1, _pods(context, snapshot.replicas), _children(context, snapshot.replicas), let_go)
+
+
+def _pods(context: SetContext, replicas: tuple[ReplicaView, ...]) -> Stage:
+    uids = tuple(
+        pod.metadata.uid
+        for replica in replicas
+        for clique in replica.cliques.values()
+        for pod in (*clique.active, *clique.failed, *clique.succeeded)
+    )
+    return (_delete_many(PODS, context, uids),) if uids else ()
+
+
+def _children(context: SetContext, replicas: tuple[ReplicaView, ...]) -> Stage:
+    found: tuple[tuple[Resource[Any], tuple[Uid, ...]], ...] = (
+        (PODCLIQUES, tuple(c.uid for r in replicas for c in r.cliques.values())),
+        (GROUPS, tuple(g.metadata.uid for r in replicas for g in r.groups.values())),
+        (PODGANGS, tuple(g.metadata.uid for r in replicas for g in r.gangs.values())),
+        (SERVICES, tuple(s.metadata.uid for r in replicas for s in r.services.values())),
+    )
+    return tuple(_delete_many(resource, context, uids) for resource, uids in found if uids)
+
+
+def _delete_many(resource: Resource[Any], context: SetContext, uids: tuple[Uid, ...]) -> DeleteMany:
+    return DeleteMany(
+        resource=resource,
+        namespace=context.namespace,
+        selector=labels.selector(labels.default_labels(context.name)),
+        uids=uids,
+        reason=f"set {context.name} is being deleted",
+    )
+
+
+def _patch_finalizers(pcs: PodCliqueSet, finalizers: tuple[str, ...], reason: str) -> Patch:
+    return Patch(
+        resource=PODCLIQUESETS,
+        namespace=pcs.metadata.namespace,
+        name=pcs.metadata.name,
+        uid=pcs.metadata.uid,
+        resource_version=pcs.metadata.resource_version,
+        patch={"metadata": {"finalizers": list(finalizers)}},
+        reason=reason,
+    )

@@ -1,0 +1,86 @@
+"""PodGangs as their schedulers should see them: podgroups, minima and the names of their pods."""
+
+from grove.api.meta import JsonObject, NamespacedName, to_wire
+from grove.api.podgang import PodGang, PodGangSpec, PodGroup
+from grove.api.resources import PODGANGS
+from grove.planner.actions import Create, Emit, Patch
+from grove.planner.blueprint import GangBlueprint
+from grove.planner.objects import build_gang
+from grove.planner.pods import CliquePods
+from grove.planner.snapshot import SetContext
+from grove.planner.views import CliqueView
+
+
+def referenced_names(gang: PodGang | None, clique_name: str) -> tuple[str, ...]:
+    """The pods of a clique that its gang names today."""
+    for group in gang.spec.podgroups if gang else ():
+        if group.name == clique_name:
+            return tuple(reference.name for reference in group.pod_references)
+    return ()
+
+
+def draw_gang_spec(
+    context: SetContext, gang: GangBlueprint, cliques: dict[str, CliqueView], pods: dict[str, CliquePods]
+) -> PodGangSpec:
+    return PodGangSpec(
+        podgroups=tuple(
+            PodGroup(
+                name=clique.name,
+                pod_references=tuple(
+                    NamespacedName(namespace=context.namespace, name=name) for name in pods[clique.name].names
+                ),
+                min_replicas=cliques[clique.name].min_available,
+            )
+            for clique in gang.cliques
+        ),
+        priority_class_name=context.spec.template.priority_class_name or None,
+    )
+
+
+def plan_gang_object(
+    context: SetContext,
+    replica_index: int,
+    gang: GangBlueprint,
+    current: PodGang | None,
+    *,
+    spec: PodGangSpec,
+    incarnation: str,
+) -> Create | Patch | None:
+    """Create the gang, or bring what we own of its spec up to date; None when it is right already."""
+    if current is None:
+        return Create(
+            resource=PODGANGS,
+            namespace=context.namespace,
+            name=gang.name,
+            body=build_gang(context, replica_index, gang, spec=to_wire(spec), incarnation=incarnation),
+            failure_key=f"podgangs/{gang.name}",
+            reason=f"gang {gang.name} names its pods before they are created",
+            on_success=Emit(
+                subject=context.subject,
+                reason="PodGangCreateOrUpdateSuccessful",
+                message="created PodGang",
+                names=(gang.name,),
+            ),
+        )
+    patch = _spec_patch(current.spec, spec)
+    if not patch:
+        return None
+    return Patch(
+        resource=PODGANGS,
+        namespace=context.namespace,
+        name=gang.name,
+        uid=current.metadata.uid,
+        resource_version=current.metadata.resource_version,
+        patch={"spec": patch},
+        reason=f"gang {gang.name} follows its cliques",
+    )
+
+
+def _spec_patch(current: PodGangSpec, wanted: PodGangSpec) -> JsonObject:
+    """Only what we own: fields a scheduler wrote stay."""
+    patch: JsonObject = {}
+    if current.podgroups != wanted.podgroups:
+        patch["podgroups"] = [to_wire(group) for group in wanted.podgroups]
+    if (current.priority_class_name or None) != wanted.priority_class_name:
+        patch["priorityClassName"] = wanted.priority_class_name
+    return patch

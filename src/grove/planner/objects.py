@@ -1,0 +1,204 @@
+"""The children of a set as wire objects: groups, cliques, gangs, services. Pods are built in `pod_build.py`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from grove.api import labels, names
+from grove.api.meta import JsonObject, to_wire
+from grove.api.podcliqueset import CliqueTemplate
+from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, SERVICES, Resource
+from grove.planner.actions import Subject
+from grove.planner.blueprint import CliqueBlueprint, GangBlueprint, GroupBlueprint
+from grove.planner.snapshot import SetContext
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+def build_owner(owner: Subject) -> JsonObject:
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def build_object(resource: Resource[Any], metadata: JsonObject, owner: Subject, spec: JsonObject) -> JsonObject:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"namespace": owner.namespace, **metadata, "ownerReferences": [build_owner(owner)]},
+        "spec": spec,
+    }
+
+
+def build_group(context: SetContext, replica_index: int, group: GroupBlueprint) -> JsonObject:
+    annotations = dict(group.config.annotations)
+    mnnvl = context.annotations.get(labels.MNNVL_GROUP)
+    if mnnvl is not None:
+        annotations.setdefault(labels.MNNVL_GROUP, mnnvl)
+    metadata = {
+        "name": group.name,
+        "labels": {
+            **labels.default_labels(context.name),
+            labels.NAME: group.name,
+            labels.COMPONENT: labels.COMPONENT_GROUP,
+            labels.SET_REPLICA_INDEX: str(replica_index),
+        },
+        "annotations": annotations,
+    }
+    spec = {
+        "replicas": group.replicas,
+        "minAvailable": group.config.min_available,
+        "cliqueNames": list(group.config.clique_names),
+    }
+    return build_object(GROUPS, metadata, context.subject, spec)
+
+
+def build_clique(
+    context: SetContext, replica_index: int, clique: CliqueBlueprint, *, owner: Subject, incarnation: str
+) -> JsonObject:
+    """A PodClique with the newest template; `owner` is the set, or the group it is a member of."""
+    template = clique.template
+    is_member = bool(clique.group)
+    metadata_labels = {
+        **template.labels,
+        **labels.default_labels(context.name),
+        labels.NAME: clique.name,
+        labels.COMPONENT: labels.COMPONENT_MEMBER_CLIQUE if is_member else labels.COMPONENT_STANDALONE_CLIQUE,
+        labels.SET_REPLICA_INDEX: str(replica_index),
+        labels.PODGANG: clique.gang,
+        labels.TEMPLATE_HASH: context.template_hashes[template.name],
+        labels.INCARNATION: incarnation,
+    }
+    if is_member:
+        metadata_labels[labels.GROUP] = clique.group
+        metadata_labels[labels.GROUP_REPLICA_INDEX] = str(clique.group_replica_index)
+    if clique.base_gang:
+        metadata_labels[labels.BASE_PODGANG] = clique.base_gang
+    annotations = {k: v for k, v in template.annotations.items() if k != labels.TOPOLOGY_NAME}
+    spec = to_wire(template.spec)
+    spec["podSpec"] = _clique_pod_spec(context, clique)
+    if template.spec.min_available is None:
+        spec["minAvailable"] = template.spec.replicas
+    # Start-up order is not carried out yet; names of cliques mean nothing on a PodClique.
+    spec["startsAfter"] = []
+    metadata = {"name": clique.name, "labels": metadata_labels, "annotations": annotations}
+    return build_object(PODCLIQUES, metadata, owner, spec)
+
+
+def _clique_pod_spec(context: SetContext, clique: CliqueBlueprint) -> JsonObject:
+    pod_spec = dict(clique.template.spec.pod_spec)
+    if context.spec.template.priority_class_name:
+        pod_spec["priorityClassName"] = context.spec.template.priority_class_name
+    if clique.group:
+        prepend_env(pod_spec, _group_env(_siblings(context, clique)))
+    return pod_spec
+
+
+def _siblings(context: SetContext, clique: CliqueBlueprint) -> Sequence[CliqueTemplate]:
+    return next(
+        (members for members in context.members.values() if any(m.name == clique.template.name for m in members)), ()
+    )
+
+
+def _group_env(members: Sequence[CliqueTemplate]) -> list[JsonObject]:
+    return [
+        _label_env("GROVE_PCSG_NAME", labels.GROUP),
+        {"name": "GROVE_PCSG_TEMPLATE_NUM_PODS", "value": str(sum(member.spec.replicas for member in members))},
+        _label_env("GROVE_PCSG_INDEX", labels.GROUP_REPLICA_INDEX),
+    ]
+
+
+def _label_env(name: str, label: str) -> JsonObject:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
+
+
+def build_pod_env(context_name: str, namespace: str, replica_index: str, clique_name: str) -> list[JsonObject]:
+    """The variables every pod gets, in the order of the wire."""
+    return [
+        {"name": "GROVE_PCS_NAME", "value": context_name},
+        {"name": "GROVE_PCS_INDEX", "value": replica_index},
+        {"name": "GROVE_PCLQ_NAME", "value": clique_name},
+        {
+            "name": "GROVE_HEADLESS_SERVICE",
+            "value": names.service_address(context_name, int(replica_index), namespace),
+        },
+        _label_env("GROVE_PCLQ_POD_INDEX", labels.POD_INDEX),
+    ]
+
+
+def prepend_env(pod_spec: JsonObject, variables: list[JsonObject]) -> None:
+    """Put our variables before the user's in every container; one of the same name gives way to ours."""
+    ours = {variable["name"] for variable in variables}
+    for kind in ("containers", "initContainers"):
+        if pod_spec.get(kind):
+            pod_spec[kind] = [
+                {**c, "env": [*variables, *(e for e in c.get("env") or () if e.get("name") not in ours)]}
+                for c in pod_spec[kind]
+            ]
+
+
+def build_gang_metadata(context: SetContext, replica_index: int, gang: GangBlueprint, incarnation: str) -> JsonObject:
+    """A gang shows the set's own labels and annotations to schedulers, and ours on top."""
+    gang_labels = {
+        **_without_ours(context.labels),
+        **labels.default_labels(context.name),
+        labels.COMPONENT: labels.COMPONENT_GANG,
+        labels.SET_REPLICA_INDEX: str(replica_index),
+        labels.SCHEDULER_NAME: scheduler_name(context),
+        labels.INCARNATION: incarnation,
+    }
+    if gang.group:
+        gang_labels[labels.GROUP] = gang.group
+        gang_labels[labels.GROUP_REPLICA_INDEX] = str(gang.group_replica_index)
+        gang_labels[labels.BASE_PODGANG] = gang.base_gang
+    return {"name": gang.name, "labels": gang_labels, "annotations": _without_ours(context.annotations)}
+
+
+def build_gang(
+    context: SetContext, replica_index: int, gang: GangBlueprint, *, spec: JsonObject, incarnation: str
+) -> JsonObject:
+    metadata = build_gang_metadata(context, replica_index, gang, incarnation)
+    return build_object(PODGANGS, metadata, context.subject, spec)
+
+
+def scheduler_name(context: SetContext) -> str:
+    """One scheduler per set: the first that a clique names."""
+    asked = (clique.spec.pod_spec.get("schedulerName") for clique in context.spec.template.cliques)
+    return next((str(name) for name in asked if name), DEFAULT_SCHEDULER)
+
+
+def _without_ours(mapping: dict[str, str]) -> dict[str, str]:
+    # kubectl's bookkeeping is as large as the set itself and tells a scheduler nothing.
+    return {
+        k: v
+        for k, v in mapping.items()
+        if not k.startswith("grove.io/") and k != "kubectl.kubernetes.io/last-applied-configuration"
+    }
+
+
+def build_service_spec(context: SetContext, replica_index: int) -> JsonObject:
+    """The part of a headless Service that is ours to keep as it is."""
+    config = context.spec.template.headless_service_config
+    return {
+        "publishNotReadyAddresses": config.publish_not_ready_addresses if config else True,
+        "selector": {**labels.default_labels(context.name), labels.SET_REPLICA_INDEX: str(replica_index)},
+    }
+
+
+def build_service(context: SetContext, replica_index: int) -> JsonObject:
+    name = names.replica_name(context.name, replica_index)
+    metadata = {
+        "name": name,
+        "labels": {
+            **labels.default_labels(context.name),
+            labels.NAME: name,
+            labels.COMPONENT: labels.COMPONENT_SERVICE,
+            labels.SET_REPLICA_INDEX: str(replica_index),
+        },
+    }
+    spec = {"clusterIP": "None", **build_service_spec(context, replica_index)}
+    return build_object(SERVICES, metadata, context.subject, spec)

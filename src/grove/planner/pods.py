@@ -1,0 +1,183 @@
+"""Which pods a clique creates, replaces and gives up, and the names its gang must reference first.
+
+Not here: when a gate goes (`gates.py`), what happens when the server refuses pods (`refusals.py`).
+"""
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from grove.api import labels, names
+from grove.api.meta import find_condition
+from grove.api.pod import Pod
+from grove.planner.actions import earliest
+from grove.planner.views import CliqueView, pod_index
+
+FIRST_BACKOFF = timedelta(seconds=10)
+LONGEST_BACKOFF = timedelta(minutes=5)
+# A pod that lived this long before it ended starts the count anew.
+HEALTHY_LIFE = timedelta(minutes=10)
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class NewPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod to create: the lowest free index, under the name its gang references."""
+
+    name: str
+    index: int
+    failures: int = 0
+
+
+class PodToDelete(msgspec.Struct, frozen=True, kw_only=True):
+    pod: Pod
+    reason: str
+
+
+class CliquePods(msgspec.Struct, frozen=True, kw_only=True):
+    """What one clique's pods should become. `names` is what the gang references, in the order of their indices."""
+
+    names: tuple[str, ...] = ()
+    create: tuple[NewPod, ...] = ()
+    # Ended pods whose place is taken again, and pods above the count.
+    delete: tuple[PodToDelete, ...] = ()
+    # Deletes that rest on the state of running pods: look again first.
+    needs_look: bool = False
+    wake_at: datetime | None = None
+
+
+def plan_pods(clique: CliqueView, referenced: tuple[str, ...], now: datetime) -> CliquePods:
+    """Make the pods of a clique as many as it asks for; `referenced` is what its gang names today."""
+    keepers, surplus = _one_per_index(clique, frozenset(referenced))
+    surplus += _above_count(keepers, clique.replicas, frozenset(referenced), _expected_hash(clique))
+    given_up = {entry.pod.metadata.uid for entry in surplus}
+    kept = {index: pod for index, pod in keepers.items() if pod.metadata.uid not in given_up}
+    ended = _latest_ended(clique)
+    create: list[NewPod] = []
+    waiting: dict[int, datetime] = {}
+    for index in _free_indices(kept, clique.replicas):
+        before = ended.get(index)
+        due = _replacement_due(before, now) if before else now
+        if due > now:
+            waiting[index] = due
+        else:
+            create.append(_new_pod(clique, index, referenced, before))
+    done_with = [
+        PodToDelete(pod=pod, reason=f"pod {pod.metadata.name} ended ({pod.status.phase}) and is not needed any more")
+        for pod in (*clique.succeeded, *clique.failed)
+        if pod_index(pod) not in waiting or ended[pod_index(pod)] is not pod
+    ]
+    named = sorted([*((i, pod.metadata.name) for i, pod in kept.items()), *((new.index, new.name) for new in create)])
+    return CliquePods(
+        names=tuple(name for _, name in named),
+        create=tuple(create),
+        delete=(*surplus, *done_with),
+        needs_look=bool(surplus),
+        wake_at=earliest(*waiting.values()),
+    )
+
+
+def _latest_ended(clique: CliqueView) -> dict[int, Pod]:
+    """Per index the pod that ended last: how often it failed in a row decides when the index is tried again."""
+    ended = sorted((*clique.succeeded, *clique.failed), key=lambda pod: (_ended_at(pod) or _EPOCH, pod.metadata.name))
+    return {pod_index(pod): pod for pod in ended}
+
+
+def _expected_hash(clique: CliqueView) -> str:
+    return clique.clique.metadata.labels.get(labels.TEMPLATE_HASH, "")
+
+
+def _one_per_index(clique: CliqueView, referenced: Collection[str]) -> tuple[dict[int, Pod], list[PodToDelete]]:
+    """Two pods with one index cannot both stay: the one its gang references does, else the first by name."""
+    keepers: dict[int, Pod] = {}
+    surplus: list[PodToDelete] = []
+    for pod in clique.active:
+        index = pod_index(pod)
+        rival = keepers.get(index)
+        if rival is None:
+            keepers[index] = pod
+            continue
+        loser = rival
+        if rival.metadata.name in referenced or pod.metadata.name not in referenced:
+            loser = pod
+        keepers[index] = pod if loser is rival else rival
+        surplus.append(PodToDelete(pod=loser, reason=f"index {index} is held by {keepers[index].metadata.name}"))
+    return keepers, surplus
+
+
+def _above_count(
+    keepers: dict[int, Pod], replicas: int, referenced: Collection[str], template_hash: str
+) -> list[PodToDelete]:
+    excess = len(keepers) - replicas
+    if excess <= 0:
+        return []
+    order = sorted(keepers.values(), key=lambda pod: _scale_in_order(pod, referenced, template_hash))
+    reason = f"the clique has {len(keepers)} pods and asks for {replicas}"
+    return [PodToDelete(pod=pod, reason=reason) for pod in order[:excess]]
+
+
+def _scale_in_order(pod: Pod, referenced: Collection[str], template_hash: str) -> tuple[object, ...]:
+    """Least useful first. A choice once made is recorded by the gang no longer referencing the pod."""
+    phases = {"Pending": 0, "Unknown": 1}
+    created = pod.metadata.creation_timestamp or _EPOCH
+    return (
+        pod.metadata.name in referenced,
+        pod.is_scheduled,
+        phases.get(pod.status.phase, 2),
+        pod.is_ready,
+        pod.metadata.labels.get(labels.TEMPLATE_HASH) == template_hash,
+        -created.timestamp(),
+        -pod_index(pod),
+    )
+
+
+def _free_indices(kept: Collection[int], replicas: int) -> list[int]:
+    """The lowest free indices, as many as pods are missing."""
+    free: list[int] = []
+    index = 0
+    while len(kept) + len(free) < replicas:
+        if index not in kept:
+            free.append(index)
+        index += 1
+    return free
+
+
+def _new_pod(clique: CliqueView, index: int, referenced: tuple[str, ...], before: Pod | None) -> NewPod:
+    prefix = names.pod_prefix(clique.name, index)
+    known = clique.gone_names.union(
+        pod.metadata.name for pod in (*clique.active, *clique.leaving, *clique.failed, *clique.succeeded)
+    )
+    name = next((name for name in referenced if name.startswith(prefix)), "")
+    while not name or name in known:
+        name = names.pod(clique.name, clique.uid, index, name)
+    return NewPod(name=name, index=index, failures=_failures_in_a_row(before) + 1 if before else 0)
+
+
+def _failures_in_a_row(pod: Pod) -> int:
+    ended_at, created_at = _ended_at(pod), pod.metadata.creation_timestamp
+    if ended_at and created_at and ended_at - created_at >= HEALTHY_LIFE:
+        return 0
+    value = pod.metadata.annotations.get(labels.FAILURES, "0")
+    return int(value) if value.isdecimal() else 0
+
+
+def _replacement_due(pod: Pod, now: datetime) -> datetime:
+    """At once after the first end, then later and later while the index keeps ending."""
+    failures = _failures_in_a_row(pod)
+    ended_at = _ended_at(pod)
+    if not failures or ended_at is None:
+        return now
+    return ended_at + min(FIRST_BACKOFF * (1 << min(failures - 1, 16)), LONGEST_BACKOFF)
+
+
+def _ended_at(pod: Pod) -> datetime | None:
+    finished = [
+        status.state.terminated.finished_at
+        for status in pod.status.container_statuses
+        if status.state.terminated and status.state.terminated.finished_at
+    ]
+    if finished:
+        return max(finished)
+    ready = find_condition(pod.status.conditions, "Ready")
+    return ready.last_transition_time if ready else pod.metadata.creation_timestamp

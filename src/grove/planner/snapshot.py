@@ -1,0 +1,84 @@
+"""One set's views and its surroundings: all that a plan may rest on, besides the time."""
+
+import msgspec
+
+from grove.api.defaulting import default_podcliqueset
+from grove.api.fielderrors import FieldError
+from grove.api.meta import Uid, to_wire
+from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, PodCliqueSetSpec
+from grove.api.resources import PODCLIQUESETS
+from grove.api.template_hash import generation_hash, template_hash
+from grove.api.unbuilt import UnbuiltField, unbuilt_fields
+from grove.api.validation.podcliqueset import validate_podcliqueset
+from grove.api.validation.settings import Settings
+from grove.planner.actions import Subject, subject_of
+from grove.planner.views import ReplicaView
+
+
+class SetContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a set asks for, prepared once per change of its spec; never its status, which changes all the time."""
+
+    subject: Subject
+    generation: int
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    spec: PodCliqueSetSpec
+    standalone: tuple[CliqueTemplate, ...]
+    members: dict[str, tuple[CliqueTemplate, ...]]
+    template_hashes: dict[str, str]
+    generation_hash: str
+    errors: tuple[FieldError, ...]
+    unbuilt: tuple[UnbuiltField, ...]
+
+    @property
+    def name(self) -> str:
+        return self.subject.name
+
+    @property
+    def namespace(self) -> str:
+        return self.subject.namespace
+
+    @property
+    def uid(self) -> Uid:
+        return self.subject.uid
+
+    @property
+    def groups(self) -> tuple[GroupConfig, ...]:
+        return self.spec.template.pod_clique_scaling_groups
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One set as it was seen: itself, every replica that is wanted or of which something exists, and its rivals."""
+
+    pcs: PodCliqueSet
+    context: SetContext
+    # Ordered by index; holds every index in 0 .. spec.replicas - 1.
+    replicas: tuple[ReplicaView, ...]
+    # Older sets of this namespace whose pods are refused: they try again before this one.
+    refused_ahead_count: int = 0
+
+
+def build_context(observed: PodCliqueSet) -> SetContext:
+    """Prepare a set. Defaults are filled in here too: it may have come past a cluster without our admission."""
+    pcs = msgspec.convert(default_podcliqueset(to_wire(observed)), PodCliqueSet)
+    template = pcs.spec.template
+    by_name = {clique.name: clique for clique in template.cliques}
+    grouped = {name for group in template.pod_clique_scaling_groups for name in group.clique_names}
+    return SetContext(
+        subject=subject_of(PODCLIQUESETS, pcs.metadata),
+        generation=pcs.metadata.generation,
+        labels=pcs.metadata.labels,
+        annotations=pcs.metadata.annotations,
+        spec=pcs.spec,
+        standalone=tuple(clique for clique in template.cliques if clique.name not in grouped),
+        members={
+            group.name: tuple(by_name[name] for name in group.clique_names if name in by_name)
+            for group in template.pod_clique_scaling_groups
+        },
+        template_hashes={
+            clique.name: template_hash(clique, template.priority_class_name) for clique in template.cliques
+        },
+        generation_hash=generation_hash(template),
+        errors=validate_podcliqueset(pcs, Settings()),
+        unbuilt=unbuilt_fields(pcs),
+    )

@@ -1,0 +1,365 @@
+"""All statuses, from the same facts: cliques, groups, gangs and the set. Each becomes the smallest patch, or none."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from grove.api import labels
+from grove.api.meta import (
+    Condition,
+    ConditionStatus,
+    JsonObject,
+    LastError,
+    ObjectMeta,
+    find_condition,
+    is_condition_true,
+    to_wire,
+)
+from grove.api.podclique import PodCliqueStatus
+from grove.api.podcliqueset import GangStatus, PodCliqueSetStatus, SetPhase
+from grove.api.podgang import GangPhase, PodGang, PodGangStatus
+from grove.api.reasons import ConditionType, EventReason, Reason
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, Resource
+from grove.api.scalinggroup import PodCliqueScalingGroup, ScalingGroupStatus
+from grove.clock import ceil_second
+from grove.planner.actions import Emit, Failure, Severity, StatusWrite, Subject, subject_of
+from grove.planner.availability import (
+    Verdict,
+    clique_breach,
+    clique_scheduled,
+    group_breach,
+    group_replica_health,
+    is_available,
+    is_scheduled,
+    was_available,
+)
+from grove.planner.refusals import Refusal
+from grove.planner.snapshot import SetContext, Snapshot
+from grove.planner.views import CliqueView
+
+AnyStatus = PodCliqueSetStatus | PodCliqueStatus | ScalingGroupStatus | PodGangStatus
+
+LISTED_GANGS = 100
+LISTED_ERRORS = 20
+
+
+def clique_status(
+    context: SetContext, clique: CliqueView, refusal: Refusal | None, now: datetime
+) -> StatusWrite | None:
+    old = clique.clique.status
+    metadata = clique.clique.metadata
+    conditions = old.conditions
+    for type_, verdict in (
+        (ConditionType.POD_CLIQUE_SCHEDULED, clique_scheduled(clique)),
+        (ConditionType.MIN_AVAILABLE_BREACHED, clique_breach(clique)),
+    ):
+        conditions = with_condition(conditions, type_, verdict, now)
+    conditions = _with_refusal(conditions, refusal, now)
+    expected_hash = metadata.labels.get(labels.TEMPLATE_HASH, "")
+    status = msgspec.structs.replace(
+        old,
+        observed_generation=metadata.generation,
+        replicas=len(clique.active) + len(clique.failed) + len(clique.succeeded),
+        ready_replicas=clique.ready_count,
+        scheduled_replicas=clique.placed_count,
+        schedule_gated_replicas=clique.gated_count,
+        updated_replicas=sum(pod.metadata.labels.get(labels.TEMPLATE_HASH) == expected_hash for pod in clique.active),
+        was_available=was_available(clique),
+        hpa_pod_selector=_clique_selector(context, metadata),
+        conditions=conditions,
+        current_pod_template_hash=expected_hash or None,
+        current_pod_clique_set_generation_hash=old.current_pod_clique_set_generation_hash or context.generation_hash,
+    )
+    # Facts that later decisions rest on: the sticky flag, and the instant at which a breach began or ended.
+    is_fact = status.was_available != old.was_available or _breach_moved(old.conditions, conditions)
+    is_urgent = is_fact or clique.ready_count == clique.replicas
+    return _write(PODCLIQUES, metadata, old, status, is_urgent=is_urgent)
+
+
+def _breach_moved(old: tuple[Condition, ...], new: tuple[Condition, ...]) -> bool:
+    type_ = ConditionType.MIN_AVAILABLE_BREACHED
+    return is_condition_true(old, type_) != is_condition_true(new, type_)
+
+
+def _clique_selector(context: SetContext, metadata: ObjectMeta) -> str | None:
+    if labels.GROUP in metadata.labels:
+        return None
+    return labels.selector({**labels.default_labels(context.name), labels.PODCLIQUE: metadata.name})
+
+
+def _with_refusal(conditions: tuple[Condition, ...], refusal: Refusal | None, now: datetime) -> tuple[Condition, ...]:
+    if refusal is None:
+        return without_condition(conditions, ConditionType.PODS_REFUSED)
+    verdict = Verdict(status=ConditionStatus.TRUE, reason=Reason.CREATE_REFUSED, message=refusal.message)
+    return with_condition(conditions, ConditionType.PODS_REFUSED, verdict, now)
+
+
+def group_status(
+    context: SetContext,
+    group: PodCliqueScalingGroup,
+    replicas: Sequence[Sequence[CliqueView | None]],
+    now: datetime,
+) -> StatusWrite | None:
+    """`replicas` holds, per group replica, its cliques; None for one that does not exist."""
+    old = group.status
+    conditions = with_condition(
+        old.conditions,
+        ConditionType.MIN_AVAILABLE_BREACHED,
+        group_breach(map(group_replica_health, replicas), group.spec.min_available),
+        now,
+    )
+    status = msgspec.structs.replace(
+        old,
+        replicas=group.spec.replicas,
+        scheduled_replicas=sum(all(c is not None and is_scheduled(c) for c in cliques) for cliques in replicas),
+        available_replicas=sum(is_replica_available(cliques) for cliques in replicas),
+        updated_replicas=sum(
+            is_replica_available(cliques) and all(c is not None and is_newest(context, c) for c in cliques)
+            for cliques in replicas
+        ),
+        selector=labels.selector({**labels.default_labels(context.name), labels.GROUP: group.metadata.name}),
+        observed_generation=group.metadata.generation,
+        conditions=conditions,
+        current_pod_clique_set_generation_hash=old.current_pod_clique_set_generation_hash or context.generation_hash,
+    )
+    is_urgent = _breach_moved(old.conditions, conditions) or status.available_replicas == status.replicas
+    return _write(GROUPS, group.metadata, old, status, is_urgent=is_urgent)
+
+
+def is_replica_available(cliques: Sequence[CliqueView | None]) -> bool:
+    return all(clique is not None and is_available(clique) and is_scheduled(clique) for clique in cliques)
+
+
+def is_newest(context: SetContext, clique: CliqueView) -> bool:
+    """Does the clique, and every pod of it, run the newest template?"""
+    newest = context.template_hashes.values()
+    hash_ = clique.clique.metadata.labels.get(labels.TEMPLATE_HASH, "")
+    return hash_ in newest and all(pod.metadata.labels.get(labels.TEMPLATE_HASH) == hash_ for pod in clique.active)
+
+
+class GangHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """A gang's phase and conditions, before their times."""
+
+    phase: GangPhase
+    verdicts: tuple[tuple[ConditionType, Verdict], ...]
+
+
+def gang_health(gang: PodGang, cliques: Sequence[CliqueView], clique_count: int) -> GangHealth:
+    created = len(cliques) == clique_count and all(c.existing_count >= c.replicas for c in cliques)
+    is_initialized = created or is_condition_true(gang.status.conditions, ConditionType.INITIALIZED)
+    unscheduled = _first_below(cliques, clique_count, lambda c: c.placed_count, "scheduled")
+    unready = _first_below(cliques, clique_count, lambda c: c.ready_count + len(c.succeeded), "ready")
+    lost = [c for c in cliques if clique_breach(c).is_true]
+    phase = GangPhase.PENDING if unscheduled else GangPhase.STARTING if unready else GangPhase.RUNNING
+    return GangHealth(
+        phase=phase,
+        verdicts=(
+            (
+                ConditionType.INITIALIZED,
+                _yes(Reason.PODS_CREATED, "every pod exists")
+                if is_initialized
+                else _no(Reason.PODS_CREATION_PENDING, "some pods do not exist yet"),
+            ),
+            (
+                ConditionType.SCHEDULED,
+                _no(Reason.MINIMUM_NOT_SCHEDULED, unscheduled)
+                if unscheduled
+                else _yes(Reason.MINIMUM_SCHEDULED, "every podgroup has its minimum on nodes"),
+            ),
+            (
+                ConditionType.READY,
+                _no(Reason.MINIMUM_NOT_READY, unready)
+                if unready
+                else _yes(Reason.MINIMUM_READY, "every podgroup has its minimum ready"),
+            ),
+            (
+                ConditionType.UNHEALTHY,
+                _yes(
+                    Reason.MINIMUM_LOST, f"{lost[0].name} had its minimum of {lost[0].min_available} ready and lost it"
+                )
+                if lost
+                else _no(Reason.MINIMUM_KEPT, "no podgroup lost its minimum"),
+            ),
+        ),
+    )
+
+
+def _first_below(cliques: Sequence[CliqueView], clique_count: int, count: Any, word: str) -> str:
+    if len(cliques) < clique_count:
+        return f"{len(cliques)} of {clique_count} podgroups exist"
+    for clique in cliques:
+        if count(clique) < clique.min_available:
+            return f"{clique.name} has {count(clique)} of {clique.min_available} pods {word}"
+    return ""
+
+
+def _yes(reason: Reason, message: str) -> Verdict:
+    return Verdict(status=ConditionStatus.TRUE, reason=reason, message=message)
+
+
+def _no(reason: Reason, message: str) -> Verdict:
+    return Verdict(status=ConditionStatus.FALSE, reason=reason, message=message)
+
+
+def gang_status(gang: PodGang, health: GangHealth, now: datetime) -> StatusWrite | None:
+    old = gang.status
+    conditions = old.conditions
+    for type_, verdict in health.verdicts:
+        conditions = with_condition(conditions, type_, verdict, now)
+    status = PodGangStatus(phase=health.phase, conditions=conditions, placement_score=old.placement_score)
+    return _write(PODGANGS, gang.metadata, old, status, is_urgent=health.phase == GangPhase.RUNNING)
+
+
+class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the replicas of a set add up to."""
+
+    available_replicas: int
+    updated_replicas: int
+    waiting_gangs: tuple[GangStatus, ...]
+    failures: tuple[Failure, ...]
+
+
+def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrite | None:
+    pcs, context = snapshot.pcs, snapshot.context
+    old = pcs.status
+    conditions = _with_unbuilt(context, old.conditions, now)
+    conditions = _with_failures(context, conditions, facts.failures, now)
+    status = msgspec.structs.replace(
+        old,
+        observed_generation=pcs.metadata.generation,
+        conditions=conditions,
+        last_errors=_last_errors(context, facts.failures, old.last_errors, now),
+        replicas=pcs.spec.replicas,
+        updated_replicas=facts.updated_replicas,
+        available_replicas=facts.available_replicas,
+        hpa_pod_selector=labels.selector(labels.default_labels(context.name)),
+        pod_gang_statuses=facts.waiting_gangs[:LISTED_GANGS],
+        current_generation_hash=old.current_generation_hash or context.generation_hash,
+        phase=SetPhase.RUNNING if facts.available_replicas else SetPhase.PENDING,
+    )
+    return _write(PODCLIQUESETS, pcs.metadata, old, status, is_urgent=status.available_replicas == status.replicas)
+
+
+def _with_unbuilt(context: SetContext, conditions: tuple[Condition, ...], now: datetime) -> tuple[Condition, ...]:
+    if not context.unbuilt:
+        return without_condition(conditions, ConditionType.FIELDS_NOT_CARRIED_OUT)
+    message = "; ".join(f"{field.path}: {field.detail}" for field in context.unbuilt)
+    verdict = _yes(Reason.NOT_CARRIED_OUT_YET, message)
+    return with_condition(conditions, ConditionType.FIELDS_NOT_CARRIED_OUT, verdict, now)
+
+
+def _with_failures(
+    context: SetContext, conditions: tuple[Condition, ...], failures: tuple[Failure, ...], now: datetime
+) -> tuple[Condition, ...]:
+    if context.errors:
+        verdict = _yes(Reason.INVALID_SPEC, "; ".join(str(error) for error in context.errors))
+    elif failures:
+        oldest = min(failures, key=lambda failure: (failure.first_at, failure.key))
+        reason = Reason.NAME_TAKEN if oldest.code == Reason.NAME_TAKEN else Reason.CREATE_REFUSED
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        verdict = _yes(reason, f"{oldest.key}: {oldest.message}{more}")
+    else:
+        return without_condition(conditions, ConditionType.CANNOT_BE_CARRIED_OUT)
+    return with_condition(conditions, ConditionType.CANNOT_BE_CARRIED_OUT, verdict, now)
+
+
+ERROR_CODES = {
+    "pods": "ERR_CREATE_POD",
+    "podcliques": "ERR_CREATE_OR_UPDATE_PODCLIQUE",
+    "podcliquescalinggroups": "ERR_CREATE_PODCLIQUESCALINGGROUP",
+    "podgangs": "ERR_CREATE_PODGANG",
+    "services": "ERR_SYNC_PODCLIQUESET_SERVICE",
+}
+
+
+def _last_errors(
+    context: SetContext, failures: tuple[Failure, ...], old: tuple[LastError, ...], now: datetime
+) -> tuple[LastError, ...]:
+    known = {(error.code, error.description): error for error in old}
+    found = [("ERR_INVALID_SPEC", str(error)) for error in context.errors]
+    found += [(ERROR_CODES[failure.key.partition("/")[0]], f"{failure.key}: {failure.message}") for failure in failures]
+    return tuple(
+        known.get(error) or LastError(code=error[0], description=error[1], observed_at=ceil_second(now))
+        for error in found[:LISTED_ERRORS]
+    )
+
+
+def with_condition(
+    conditions: tuple[Condition, ...], type_: str, verdict: Verdict, now: datetime
+) -> tuple[Condition, ...]:
+    """Set one condition; its time moves only when its status does."""
+    old = find_condition(conditions, type_)
+    if old and (old.status, old.reason, old.message) == (verdict.status, verdict.reason, verdict.message):
+        return conditions
+    since = old.last_transition_time if old and old.status == verdict.status else ceil_second(now)
+    new = Condition(
+        type=type_, status=verdict.status, reason=verdict.reason, message=verdict.message, last_transition_time=since
+    )
+    if old is None:
+        return (*conditions, new)
+    return tuple(new if condition is old else condition for condition in conditions)
+
+
+def without_condition(conditions: tuple[Condition, ...], type_: str) -> tuple[Condition, ...]:
+    if find_condition(conditions, type_) is None:
+        return conditions
+    return tuple(condition for condition in conditions if condition.type != type_)
+
+
+def _write(
+    resource: Resource[Any], metadata: ObjectMeta, old: AnyStatus, new: AnyStatus, *, is_urgent: bool
+) -> StatusWrite | None:
+    if old == new:
+        return None
+    return StatusWrite(
+        resource=resource,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        patch=_status_patch(to_wire(old), to_wire(new)),
+        is_urgent=is_urgent,
+        on_success=_announcements(subject_of(resource, metadata), old, new),
+    )
+
+
+# Conditions that a user should hear of when they appear or change their words.
+_ANNOUNCED = {
+    ConditionType.PODS_REFUSED: EventReason.PODS_REFUSED,
+    ConditionType.CANNOT_BE_CARRIED_OUT: EventReason.CANNOT_BE_CARRIED_OUT,
+    ConditionType.FIELDS_NOT_CARRIED_OUT: EventReason.FIELDS_NOT_CARRIED_OUT,
+}
+
+
+def _announcements(subject: Subject, old: AnyStatus, new: AnyStatus) -> tuple[Emit, ...]:
+    found = [
+        Emit(subject=subject, reason=reason, message=condition.message, severity=Severity.WARNING)
+        for type_, reason in _ANNOUNCED.items()
+        if (condition := find_condition(new.conditions, type_)) is not None
+        and condition != find_condition(old.conditions, type_)
+    ]
+    if _scheduled(old) and not _scheduled(new):
+        found.append(
+            Emit(
+                subject=subject,
+                reason=EventReason.ALL_SCHEDULED_REPLICAS_LOST,
+                message=f"{_scheduled(old)} were scheduled, none is any more",
+                severity=Severity.WARNING,
+            )
+        )
+    return tuple(found)
+
+
+def _scheduled(status: AnyStatus) -> int:
+    return status.scheduled_replicas if isinstance(status, PodCliqueStatus | ScalingGroupStatus) else 0
+
+
+def _status_patch(old: JsonObject, new: JsonObject) -> JsonObject:
+    """The top-level fields that differ; lists are replaced whole, as merge patches do."""
+    if old.get("observedGeneration") is None:
+        old = {}
+    patch = {key: value for key, value in new.items() if key not in old or old[key] != value}
+    patch.update({key: None for key in old if key not in new})
+    return patch

@@ -1,0 +1,128 @@
+"""What was observed, counted once: a clique and its pods, a set replica and its parts.
+
+A view is kept until one of its parts changes (`controller/observe.py`); decisions read views, never raw objects.
+"""
+
+from collections.abc import Mapping
+from typing import dataclass_transform
+
+import msgspec
+
+from grove.api import labels
+from grove.api.meta import Uid
+from grove.api.pod import Pod
+from grove.api.podclique import PodClique
+from grove.api.podgang import PodGang
+from grove.api.scalinggroup import PodCliqueScalingGroup
+from grove.api.service import Service
+from grove.planner.actions import Failure
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of everything observed."""
+
+
+class CliqueView(View):
+    """One PodClique and its pods, in named buckets."""
+
+    clique: PodClique
+    # Pods that hold an index, ordered by it; normally one each (see `pods.py` for the other case).
+    active: tuple[Pod, ...]
+    leaving: tuple[Pod, ...]
+    failed: tuple[Pod, ...]
+    succeeded: tuple[Pod, ...]
+    ready_count: int
+    scheduled_count: int
+    gated_count: int
+    # Names whose pods were seen to vanish: an index never gets the same name twice.
+    gone_names: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        return self.clique.metadata.name
+
+    @property
+    def uid(self) -> Uid:
+        return self.clique.metadata.uid
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.clique.metadata.is_leaving
+
+    @property
+    def replicas(self) -> int:
+        return self.clique.spec.replicas
+
+    @property
+    def min_available(self) -> int:
+        return self.clique.min_available
+
+    @property
+    def existing_count(self) -> int:
+        """Pods that exist for their gang; one that succeeded has done its part."""
+        return len(self.active) + len(self.succeeded)
+
+    @property
+    def placed_count(self) -> int:
+        return self.scheduled_count + len(self.succeeded)
+
+    @property
+    def incarnation(self) -> str:
+        return self.clique.metadata.labels.get(labels.INCARNATION, "")
+
+
+def pod_index(pod: Pod) -> int:
+    """The index a pod holds, or -1 for a pod that carries none: it is not one of ours to count."""
+    value = pod.metadata.labels.get(labels.POD_INDEX, "")
+    return int(value) if value.isdecimal() else -1
+
+
+def view_clique(clique: PodClique, pods: tuple[Pod, ...], gone_names: frozenset[str] = frozenset()) -> CliqueView:
+    active: list[tuple[int, str, Pod]] = []
+    leaving: list[Pod] = []
+    failed: list[Pod] = []
+    succeeded: list[Pod] = []
+    ready_count = scheduled_count = gated_count = 0
+    for pod in pods:
+        metadata = pod.metadata
+        index = pod_index(pod)
+        if metadata.is_leaving:
+            leaving.append(pod)
+        elif pod.is_failed:
+            failed.append(pod)
+        elif pod.is_succeeded:
+            succeeded.append(pod)
+        elif index >= 0:
+            active.append((index, metadata.name, pod))
+            ready_count += pod.is_ready
+            scheduled_count += pod.is_scheduled
+            gated_count += bool(pod.spec.scheduling_gates)
+    # Names are unique, so the pods themselves are never compared.
+    active.sort(key=lambda entry: entry[:2])
+    return CliqueView(
+        clique=clique,
+        active=tuple(entry[2] for entry in active),
+        leaving=tuple(leaving),
+        failed=tuple(failed),
+        succeeded=tuple(succeeded),
+        ready_count=ready_count,
+        scheduled_count=scheduled_count,
+        gated_count=gated_count,
+        gone_names=gone_names,
+    )
+
+
+class ReplicaView(View):
+    """Everything observed of one set replica, by name."""
+
+    index: int
+    cliques: Mapping[str, CliqueView] = {}
+    groups: Mapping[str, PodCliqueScalingGroup] = {}
+    gangs: Mapping[str, PodGang] = {}
+    services: Mapping[str, Service] = {}
+    failures: tuple[Failure, ...] = ()
+
+    @property
+    def has_anything(self) -> bool:
+        return bool(self.cliques or self.groups or self.gangs or self.services)

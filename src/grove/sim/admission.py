@@ -1,0 +1,50 @@
+"""Admission of an embedded cluster: Grove's review, with its questions answered from the cluster's own store."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from grove.admission.review import Lookup, review
+from grove.api.admission import AdmissionAnswer, AdmissionControl, AdmissionRequest
+from grove.api.meta import HasMetadata, OwnerReference
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.resources import GROUPS, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
+from grove.api.topologybinding import ClusterTopologyBinding
+from grove.cluster.resources import BY_QUALIFIED
+from grove.cluster.store import Storage
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+def admission_of(find_store: Callable[[], Storage]) -> AdmissionControl:
+    """For the server that owns the store. The server takes its admission when it is made, so the store comes later."""
+    return partial(_review, find_store)
+
+
+def _review(find_store: Callable[[], Storage], request: AdmissionRequest) -> AdmissionAnswer:
+    store = find_store()
+    lookup = Lookup(topology_binding=partial(_topology_binding, store), owner_set=partial(_owner_set, store))
+    return review(request, lookup)
+
+
+def _topology_binding(store: Storage, name: str) -> ClusterTopologyBinding | None:
+    return _find(store, TOPOLOGY_BINDINGS, "", name)
+
+
+def _owner_set(store: Storage, namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
+    """The set itself, or the one above the group."""
+    if owner.kind == PODCLIQUESETS.kind:
+        pcs = _find(store, PODCLIQUESETS, namespace, owner.name)
+        return pcs if pcs is not None and pcs.metadata.uid == owner.uid else None
+    group = _find(store, GROUPS, namespace, owner.name) if owner.kind == GROUPS.kind else None
+    if group is None or group.metadata.uid != owner.uid:
+        return None
+    above = next((one for one in group.metadata.owner_references if one.kind == PODCLIQUESETS.kind), None)
+    return None if above is None else _owner_set(store, namespace, above)
+
+
+def _find(store: Storage, resource: Resource[T], namespace: str, name: str) -> T | None:
+    entry = store.table(BY_QUALIFIED[f"{resource.plural}.{resource.group}"]).find(namespace, name)
+    return None if entry is None else msgspec.json.decode(entry.data, type=resource.view)

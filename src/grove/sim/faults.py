@@ -1,0 +1,311 @@
+"""What may go wrong between a program and its API server, drawn from a seed: a transport around another.
+
+Delays (these make interleavings random), errors before a write, answers lost after it, watches that are slow, frozen,
+cut or too old, throttled creates, chosen refusals, and a crash at any write. The server itself never misbehaves.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Never
+
+import msgspec
+
+from grove.clock import Clock
+from grove.errors import require
+from grove.kube.errors import ApiError, ConnectionLost
+from grove.kube.transport import Request, Response, Transport
+from grove.sim.traffic import Target, plural_of, target_of
+
+
+class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How often things go wrong (probabilities, 0 to 1) and how long they take (seconds, from and to)."""
+
+    # On the way to the server, and again on the way back.
+    latency: tuple[float, float] = (0.0, 0.0)
+    # Each line of a watch; lines never overtake each other.
+    watch_latency: tuple[float, float] = (0.0, 0.0)
+    # The server answers 500, 503 or 429 and does nothing.
+    server_error: float = 0.0
+    # An update or patch is answered with a conflict, and not done.
+    conflict: float = 0.0
+    # The connection breaks before the request arrives.
+    lost_request: float = 0.0
+    # The request is carried out, but its answer never comes.
+    lost_answer: float = 0.0
+    # A watch ends after a line, and the client must resume.
+    cut_watch: float = 0.0
+    # A watch or a further page of a list is answered with "too old".
+    gone: float = 0.0
+    # Creates beyond this rate wait for their turn.
+    creates_per_second: float | None = None
+
+
+CALM = FaultPlan()
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """A write that reached the server, and what the server said."""
+
+    at: float
+    request: Request
+    status: int
+
+    @property
+    def target(self) -> Target:
+        return target_of(self.request)
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests that are answered with an error for as long as the refusal stands."""
+
+    applies: Callable[[Request], bool]
+    error: ApiError
+
+
+class FaultyTransport:
+    """One program's connection to its server. `plan` may be replaced at any time; `CALM` stops the faults."""
+
+    def __init__(
+        self,
+        inner: Transport,
+        clock: Clock,
+        random: Random,
+        plan: FaultPlan = CALM,
+        *,
+        on_write: Callable[[Write], None] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.writes: list[Write] = []
+        # Set at the crash; from then on no call returns, as for a program that no longer exists.
+        self.crashed = asyncio.Event()
+        self._inner = inner
+        self._clock = clock
+        self._random = random
+        self._on_write = on_write
+        self._refusals: list[Refusal] = []
+        self._thawed: dict[str, asyncio.Event] = {}
+        self._write_count = 0
+        self._crash_before = 0
+        self._crash_after = 0
+        self._next_create_at = 0.0
+
+    async def send(self, request: Request) -> Response:
+        await self._delay(self.plan.latency)
+        if request.method == "POST":
+            await self._take_turn_of_creates()
+        await self._hang_if_dead()
+        fault = self._draw_fault(request)
+        response = fault if fault is not None else await self._pass_on(request)
+        await self._delay(self.plan.latency)
+        await self._hang_if_dead()
+        if fault is None and self._happens(self.plan.lost_answer):
+            raise ConnectionLost(f"{request.method} {request.path}: the answer was lost")
+        return response
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        await self._delay(self.plan.latency)
+        await self._hang_if_dead()
+        if self._happens(self.plan.gone):
+            raise too_old()
+        if self._happens(self.plan.server_error):
+            raise ApiError(503, "ServiceUnavailable", "simulated: the server is restarting")
+        async with self._inner.stream(request) as lines:
+            slowed = _SlowLines(self, lines, plural_of(request))
+            # Not a TaskGroup: it would wrap the errors of whoever reads the stream.
+            pump = asyncio.create_task(slowed.pump())
+            try:
+                yield slowed
+            finally:
+                pump.cancel()
+                await asyncio.wait([pump])
+
+    def crash_before_write(self, number: int) -> None:
+        """The program dies just before its write `number` (1 is the first) reaches the server."""
+        require(number > self._write_count, f"write {number} is still to come")
+        self._crash_before = number
+
+    def crash_after_write(self, number: int) -> None:
+        """The program dies when its write `number` is done, before the answer arrives."""
+        require(number > self._write_count, f"write {number} is still to come")
+        self._crash_after = number
+
+    def crash(self) -> None:
+        """The program dies now: what it sent arrives, nothing comes back."""
+        self.crashed.set()
+
+    def freeze_watch(self, plural: str) -> None:
+        """Watches of this resource stay open and say nothing; everything else works."""
+        self._thawed[plural] = asyncio.Event()
+
+    def thaw_watch(self, plural: str) -> None:
+        self._thawed.pop(plural).set()
+
+    def refuse(self, applies: Callable[[Request], bool], error: ApiError) -> Refusal:
+        """Answer the chosen requests with `error`, until the refusal is lifted."""
+        refusal = Refusal(applies=applies, error=error)
+        self._refusals.append(refusal)
+        return refusal
+
+    def lift(self, refusal: Refusal) -> None:
+        self._refusals.remove(refusal)
+
+    def write_counts(self) -> Counter[tuple[str, str]]:
+        """How often each (verb, resource) was written."""
+        return Counter((target.verb, target.resource) for target in (write.target for write in self.writes))
+
+    async def _pass_on(self, request: Request) -> Response:
+        if not request.is_write:
+            return await self._inner.send(request)
+        self._write_count += 1
+        number = self._write_count
+        if number == self._crash_before:
+            self.crash()
+            await self._hang_if_dead()
+        response = await self._inner.send(request)
+        self._remember(request, response)
+        if number == self._crash_after:
+            self.crash()
+        return response
+
+    def _remember(self, request: Request, response: Response) -> None:
+        write = Write(at=self._clock.monotonic(), request=request, status=response.status)
+        self.writes.append(write)
+        if self._on_write is not None:
+            self._on_write(write)
+
+    def _draw_fault(self, request: Request) -> Response | None:
+        """An answer that the server did not give; raises if there is none at all."""
+        for refusal in self._refusals:
+            if refusal.applies(request):
+                return error_response(refusal.error)
+        if self._happens(self.plan.lost_request):
+            raise ConnectionLost(f"{request.method} {request.path}: connection refused")
+        if self._happens(self.plan.server_error):
+            return error_response(self._random.choice(_SERVER_ERRORS))
+        if request.method in ("PUT", "PATCH") and self._happens(self.plan.conflict):
+            return error_response(_CONFLICT)
+        if "continue" in request.query and self._happens(self.plan.gone):
+            return error_response(too_old())
+        return None
+
+    async def _take_turn_of_creates(self) -> None:
+        rate = self.plan.creates_per_second
+        if rate is None:
+            return
+        now = self._clock.monotonic()
+        turn_at = max(now, self._next_create_at)
+        self._next_create_at = turn_at + 1 / rate
+        if turn_at > now:
+            await self._clock.sleep(turn_at - now)
+
+    async def _delay(self, bounds: tuple[float, float]) -> None:
+        if bounds[1] > 0:
+            await self._clock.sleep(self._random.uniform(*bounds))
+
+    def _happens(self, probability: float) -> bool:
+        return probability > 0 and self._random.random() < probability
+
+    async def _hang_if_dead(self) -> None:
+        if self.crashed.is_set():
+            await _hang()
+
+    # What `_SlowLines` asks.
+
+    def delivery_time(self) -> float:
+        """When a line that arrives now is shown."""
+        now = self._clock.monotonic()
+        return now + self._random.uniform(*self.plan.watch_latency) if self.plan.watch_latency[1] > 0 else now
+
+    async def await_delivery(self, at: float, plural: str) -> None:
+        if at > self._clock.monotonic():
+            await self._clock.sleep(at - self._clock.monotonic())
+        while (thawed := self._thawed.get(plural)) is not None:
+            await thawed.wait()
+        await self._hang_if_dead()
+
+    def cuts_watch(self) -> bool:
+        return self._happens(self.plan.cut_watch)
+
+
+class _SlowLines:
+    """The lines of one watch, each shown when its time has come, in order. Reads ahead, so delays do not add up."""
+
+    def __init__(self, transport: FaultyTransport, lines: AsyncIterator[bytes], plural: str) -> None:
+        self._transport = transport
+        self._lines = lines
+        self._plural = plural
+        self._on_the_way: deque[tuple[float, bytes | Exception | None]] = deque()
+        self._arrived = asyncio.Event()
+        self._is_cut = False
+
+    async def pump(self) -> None:
+        try:
+            async for line in self._lines:
+                self._put(line)
+            self._put(None)
+        except ApiError as error:
+            self._put(error)
+
+    def __aiter__(self) -> "_SlowLines":
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._is_cut:
+            raise StopAsyncIteration
+        while not self._on_the_way:
+            self._arrived.clear()
+            await self._arrived.wait()
+        at, line = self._on_the_way[0]
+        await self._transport.await_delivery(at, self._plural)
+        self._on_the_way.popleft()
+        if line is None:
+            raise StopAsyncIteration
+        if isinstance(line, Exception):
+            raise line
+        self._is_cut = self._transport.cuts_watch()
+        return line
+
+    def _put(self, line: bytes | Exception | None) -> None:
+        self._on_the_way.append((self._transport.delivery_time(), line))
+        self._arrived.set()
+
+
+def error_response(error: ApiError) -> Response:
+    """The answer of a server that says no with `error`."""
+    retry_after = None if error.retry_after is None else int(error.retry_after)
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": error.message,
+        "reason": error.reason,
+        "code": error.code,
+    }
+    if retry_after is not None:
+        status["details"] = {"retryAfterSeconds": retry_after}
+    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return Response(status=error.code, body=msgspec.json.encode(status), headers=headers)
+
+
+def too_old() -> ApiError:
+    return ApiError(410, "Expired", "simulated: too old resource version")
+
+
+_SERVER_ERRORS = (
+    ApiError(500, "InternalError", "simulated: etcdserver: request timed out"),
+    ApiError(503, "ServiceUnavailable", "simulated: the server is currently unable to handle the request"),
+    ApiError(429, "TooManyRequests", "simulated: too many requests, please try again later", retry_after=1),
+)
+_CONFLICT = ApiError(
+    409, "Conflict", "simulated: the object has been modified; please apply your changes to the latest version"
+)
+
+
+async def _hang() -> Never:
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets this event")

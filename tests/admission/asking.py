@@ -1,0 +1,33 @@
+"""Questions to admission, in one line each."""
+
+from grove.admission.review import DEFAULT_SETTINGS, NO_LOOKUP, Lookup, review
+from grove.api.admission import AdmissionAnswer, AdmissionRequest, Operation
+from grove.api.meta import JsonObject
+from grove.api.resources import PODCLIQUESETS
+from grove.api.validation.settings import Settings
+
+
+def created(json: JsonObject, lookup: Lookup = NO_LOOKUP, settings: Settings = DEFAULT_SETTINGS) -> AdmissionAnswer:
+    """The answer to the creation of a set."""
+    return review(_request(Operation.CREATE, json), lookup, settings)
+
+
+def updated(
+    old: JsonObject, new: JsonObject, lookup: Lookup = NO_LOOKUP, settings: Settings = DEFAULT_SETTINGS
+) -> AdmissionAnswer:
+    """The answer to the replacement of a stored set."""
+    return review(_request(Operation.UPDATE, new, old), lookup, settings)
+
+
+def refusals(json: JsonObject) -> list[str]:
+    return texts(created(json))
+
+
+def texts(answer: AdmissionAnswer) -> list[str]:
+    return [str(error) for error in answer.errors]
+
+
+def _request(operation: Operation, new: JsonObject, old: JsonObject | None = None) -> AdmissionRequest:
+    return AdmissionRequest(
+        operation=operation, group=PODCLIQUESETS.group, plural=PODCLIQUESETS.plural, object=new, old=old
+    )

@@ -1,0 +1,239 @@
+"""Cliques, groups, gangs and topology bindings written directly."""
+
+from typing import Any
+
+import pytest
+
+from grove.admission.review import NO_LOOKUP, Lookup, review
+from grove.api.admission import AdmissionAnswer, AdmissionRequest, Operation
+from grove.api.meta import JsonObject, OwnerReference
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS, TOPOLOGY_BINDINGS, Resource
+from tests.admission.asking import texts
+from tests.api.manifests import decoded, manifest, training
+
+OWNER = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "web", "uid": "u1", "controller": True}
+
+
+def podclique(**spec: Any) -> JsonObject:
+    body = {"roleName": "r", "podSpec": {"containers": []}, "replicas": 3, "minAvailable": 2, **spec}
+    return {"metadata": {"name": "web-0-a", "namespace": "default", "ownerReferences": [OWNER]}, "spec": body}
+
+
+def scaling_group(**spec: Any) -> JsonObject:
+    body = {"cliqueNames": ["a"], "replicas": 3, "minAvailable": 2, **spec}
+    return {"metadata": {"name": "web-0-g", "namespace": "default", "ownerReferences": [OWNER]}, "spec": body}
+
+
+def binding(*domains: str, schedulers: tuple[str, ...] = (), keys: tuple[str, ...] = ()) -> JsonObject:
+    levels = [{"domain": domain, "key": key} for domain, key in zip(domains, keys or domains, strict=True)]
+    bindings = [{"schedulerName": name, "topologyReference": "t"} for name in schedulers]
+    return {"metadata": {"name": "dc"}, "spec": {"levels": levels, "schedulerTopologyBindings": bindings}}
+
+
+def written(
+    resource: Resource[Any],
+    new: JsonObject,
+    old: JsonObject | None = None,
+    *,
+    subresource: str = "",
+    lookup: Lookup = NO_LOOKUP,
+) -> AdmissionAnswer:
+    operation = Operation.CREATE if old is None else Operation.UPDATE
+    request = AdmissionRequest(
+        operation=operation,
+        group=resource.group,
+        plural=resource.plural,
+        subresource=subresource,
+        object=new,
+        old=old,
+    )
+    return review(request, lookup)
+
+
+def owned_by(pcs: JsonObject) -> Lookup:
+    def owner_set(namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
+        return decoded(pcs) if (namespace, owner.uid) == ("default", "u1") else None
+
+    return Lookup(owner_set=owner_set)
+
+
+_BELOW = "spec.replicas: Invalid value: 1: must be at least minAvailable (2): scale the set instead"
+
+
+@pytest.mark.parametrize(
+    ("resource", "new", "old", "errors"),
+    [
+        pytest.param(PODCLIQUES, podclique(replicas=2), podclique(), [], id="a clique to its minimum"),
+        pytest.param(PODCLIQUES, podclique(replicas=1), podclique(), [_BELOW], id="a clique below its minimum"),
+        pytest.param(PODCLIQUES, podclique(replicas=1), None, [_BELOW], id="a clique created below its minimum"),
+        pytest.param(
+            PODCLIQUES,
+            podclique(replicas=-1),
+            podclique(),
+            ["spec.replicas: Invalid value: -1: must be at least 0"],
+            id="a clique to less than nothing",
+        ),
+        pytest.param(
+            PODCLIQUES,
+            podclique(minAvailable=0),
+            podclique(),
+            ["spec.minAvailable: Invalid value: 0: must be greater than 0"],
+            id="a clique's minimum to zero",
+        ),
+        pytest.param(
+            PODCLIQUES,
+            podclique(replicas=0, minAvailable=None),
+            podclique(minAvailable=None),
+            [],
+            id="a clique without a minimum to zero",
+        ),
+        pytest.param(
+            PODCLIQUES,
+            podclique(replicas="x"),
+            podclique(),
+            ['spec.replicas: Invalid value: "x": must be of type integer'],
+            id="a clique to a word",
+        ),
+        pytest.param(
+            PODCLIQUES,
+            podclique(replicas=1, roleName="s"),
+            podclique(replicas=1),
+            [],
+            id="a clique that was below its minimum already",
+        ),
+        pytest.param(GROUPS, scaling_group(replicas=2), scaling_group(), [], id="a group to its minimum"),
+        pytest.param(GROUPS, scaling_group(replicas=1), scaling_group(), [_BELOW], id="a group below its minimum"),
+        pytest.param(
+            GROUPS,
+            scaling_group(minAvailable=0),
+            scaling_group(),
+            ["spec.minAvailable: Invalid value: 0: must be greater than 0"],
+            id="a group's minimum to zero",
+        ),
+        pytest.param(
+            GROUPS,
+            scaling_group(cliqueNames=[]),
+            None,
+            ["spec.cliqueNames: Required value: name at least one clique"],
+            id="a group of no cliques",
+        ),
+    ],
+)
+@pytest.mark.parametrize("subresource", ["", "scale"])
+def test_a_child_is_never_scaled_below_its_minimum(
+    resource: Resource[Any], new: JsonObject, old: JsonObject | None, errors: list[str], subresource: str
+) -> None:
+    assert texts(written(resource, new, old, subresource=subresource)) == errors
+
+
+@pytest.mark.parametrize(
+    ("resource", "old", "new"),
+    [(PODCLIQUES, podclique(), podclique(replicas=4)), (GROUPS, scaling_group(), scaling_group(replicas=4))],
+    ids=["clique", "group"],
+)
+def test_a_child_of_a_training_set_is_not_scaled(resource: Resource[Any], old: JsonObject, new: JsonObject) -> None:
+    refused = written(resource, new, old, lookup=owned_by(training()))
+    accepted = written(resource, new, old, lookup=owned_by(manifest()))
+    message = 'spec.replicas: Forbidden: set "web" is a training set and does not scale'
+    assert (texts(refused), texts(accepted)) == ([message], [])
+
+
+def test_a_group_without_counts_gets_those_of_its_schema() -> None:
+    json = {"metadata": {"name": "g"}, "spec": {"cliqueNames": ["a"]}}
+    answer = written(GROUPS, json)
+    assert answer.object == {
+        "metadata": {"name": "g"},
+        "spec": {"cliqueNames": ["a"], "replicas": 1, "minAvailable": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("json", "errors"),
+    [
+        pytest.param(binding("zone", "rack", schedulers=("kai-scheduler",)), [], id="a good binding"),
+        pytest.param(binding(), ["spec.levels: Required value: write at least 1"], id="no levels"),
+        pytest.param(
+            binding("zone", "zone", keys=("a", "b")),
+            ['spec.levels[1].domain: Duplicate value: "zone": the same stands at [0]: remove one'],
+            id="a domain twice",
+        ),
+        pytest.param(
+            binding("zone", "rack", keys=("a", "a")),
+            ['spec.levels[1].key: Duplicate value: "a": the same stands at [0]: remove one'],
+            id="a key twice",
+        ),
+        pytest.param(
+            binding("Zone"),
+            ['spec.levels[0].domain: Invalid value: "Zone": must match ^[a-z][a-z0-9-]*$'],
+            id="a domain with capitals",
+        ),
+        pytest.param(
+            binding("zone", keys=("",)),
+            ['spec.levels[0].key: Invalid value: "": write 1 to 63 characters'],
+            id="an empty key",
+        ),
+        pytest.param(
+            binding("zone", schedulers=("kai-scheduler", "kai-scheduler")),
+            [
+                'spec.schedulerTopologyBindings[1].schedulerName: Duplicate value: "kai-scheduler": '
+                "the same stands at [0]: remove one"
+            ],
+            id="a scheduler twice",
+        ),
+        pytest.param(
+            binding("zone", schedulers=("mine",)),
+            [
+                'spec.schedulerTopologyBindings[0].schedulerName: Invalid value: "mine": is not enabled: '
+                "write one of default-scheduler, kai-scheduler, volcano, lpx-scheduler"
+            ],
+            id="a scheduler that is not enabled",
+        ),
+        pytest.param(
+            binding("zone", schedulers=("volcano",)),
+            [
+                'spec.schedulerTopologyBindings[0].schedulerName: Invalid value: "volcano": '
+                "has no topology of its own (those that have: kai-scheduler): remove the entry"
+            ],
+            id="a scheduler without a topology",
+        ),
+    ],
+)
+def test_a_topology_binding_names_everything_once(json: JsonObject, errors: list[str]) -> None:
+    assert texts(written(TOPOLOGY_BINDINGS, json)) == errors
+
+
+@pytest.mark.parametrize(
+    ("spec", "errors"),
+    [
+        pytest.param({"podgroups": []}, [], id="an empty gang"),
+        pytest.param(
+            {"podgroups": [{"name": "a", "podReferences": [{"namespace": "n"}]}]},
+            [
+                "spec.podgroups[0].minReplicas: Required value: How many of them it takes.",
+                "spec.podgroups[0].podReferences[0].name: Required value: Name of the object.",
+            ],
+            id="missing fields",
+        ),
+    ],
+)
+def test_a_gang_has_the_shape_of_its_schema(spec: JsonObject, errors: list[str]) -> None:
+    assert texts(written(PODGANGS, {"metadata": {"name": "g"}, "spec": spec})) == errors
+
+
+@pytest.mark.parametrize(
+    ("resource", "subresource", "operation"),
+    [
+        pytest.param(PODS, "", Operation.CREATE, id="other kinds"),
+        pytest.param(PODCLIQUES, "status", Operation.UPDATE, id="statuses"),
+        pytest.param(PODCLIQUES, "", Operation.DELETE, id="deletions"),
+    ],
+)
+def test_what_is_not_ours_to_judge_passes_as_it_is(
+    resource: Resource[Any], subresource: str, operation: Operation
+) -> None:
+    json = {"metadata": {}, "spec": 1}
+    request = AdmissionRequest(
+        operation=operation, group=resource.group, plural=resource.plural, subresource=subresource, object=json
+    )
+    assert review(request) == AdmissionAnswer(object=json)

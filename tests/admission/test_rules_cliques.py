@@ -1,0 +1,431 @@
+"""Cliques and groups of a set: a manifest in, every error out."""
+
+import pytest
+
+from grove.api.meta import JsonObject
+from tests.admission.asking import refusals
+from tests.api.manifests import clique, container, explicit, group, manifest
+
+
+@pytest.mark.parametrize(
+    ("json", "errors"),
+    [
+        pytest.param(
+            manifest(template={"cliques": []}),
+            ["spec.template.cliques: Required value: write at least one clique"],
+            id="a set without cliques",
+        ),
+        pytest.param(
+            manifest(clique(spec={"roleName": None})),
+            [
+                (
+                    "spec.template.cliques[0].spec.roleName: Required value: What the pods of this clique do; unique"
+                    " within the set."
+                )
+            ],
+            id="a clique without a role",
+        ),
+        pytest.param(
+            manifest(clique(spec={"podSpec": None})),
+            ["spec.template.cliques[0].spec.podSpec: Required value: The pods of this clique: a core/v1 PodSpec."],
+            id="a clique without a podSpec",
+        ),
+        pytest.param(
+            manifest({"name": "a"}),
+            ["spec.template.cliques[0].spec: Required value: The pods of this clique."],
+            id="a clique without a spec",
+        ),
+        pytest.param(
+            manifest(clique(spec={"replicas": 0})),
+            ["spec.template.cliques[0].spec.minAvailable: Invalid value: 0: must be greater than 0"],
+            id="no pods and no minimum",
+        ),
+        pytest.param(
+            manifest(clique(spec={"replicas": -1, "minAvailable": 1})),
+            [
+                "spec.template.cliques[0].spec.replicas: Invalid value: -1: must be greater than 0",
+                (
+                    "spec.template.cliques[0].spec.minAvailable: Invalid value: 1: must not be greater than replicas"
+                    " (-1)"
+                ),
+            ],
+            id="a negative count",
+        ),
+        pytest.param(
+            manifest(clique(spec={"minAvailable": 0})),
+            ["spec.template.cliques[0].spec.minAvailable: Invalid value: 0: must be greater than 0"],
+            id="a minimum of zero",
+        ),
+        pytest.param(
+            manifest(clique(spec={"replicas": 2, "minAvailable": 3})),
+            ["spec.template.cliques[0].spec.minAvailable: Invalid value: 3: must not be greater than replicas (2)"],
+            id="a minimum above the count",
+        ),
+        pytest.param(
+            manifest(replicas=-1),
+            ["spec.replicas: Invalid value: -1: must be at least 0"],
+            id="negative replicas of the set",
+        ),
+        pytest.param(
+            manifest(clique(labels={"app": "-"})),
+            [
+                (
+                    'spec.template.cliques[0].labels[app]: Invalid value: "-": write up to 63 letters, digits and '
+                    "-_., beginning and ending with a letter or digit"
+                )
+            ],
+            id="a bad label",
+        ),
+        pytest.param(
+            manifest(clique(annotations={"": "x"})),
+            [
+                (
+                    'spec.template.cliques[0].annotations: Invalid value: "": write up to 63 letters, digits and '
+                    "-_., after a prefix such as example.com/ if need be"
+                )
+            ],
+            id="a bad annotation",
+        ),
+        pytest.param(
+            manifest(clique(pod={"containers": []})),
+            [("spec.template.cliques[0].spec.podSpec.containers: Required value: a pod needs at least one container")],
+            id="no containers",
+        ),
+        pytest.param(
+            manifest(clique(pod={"nodeName": "node-1"})),
+            [
+                (
+                    'spec.template.cliques[0].spec.podSpec.nodeName: Invalid value: "node-1": gangs are placed by a '
+                    "scheduler: use nodeSelector"
+                )
+            ],
+            id="a fixed node",
+        ),
+        pytest.param(
+            manifest(clique(pod={"topologySpreadConstraints": [{"maxSkew": 1}]})),
+            [
+                (
+                    "spec.template.cliques[0].spec.podSpec.topologySpreadConstraints: Invalid value: "
+                    '[{"maxSkew":1}]: spreading works against gangs: use topologyConstraint, or remove it'
+                )
+            ],
+            id="spread constraints",
+        ),
+        pytest.param(
+            manifest(clique(pod={"containers": [container(env=[{"name": "1A", "value": "x"}])]})),
+            [
+                (
+                    'spec.template.cliques[0].spec.podSpec.containers[0].env[0].name: Invalid value: "1A": write '
+                    "letters, digits and -_. not beginning with a digit or two dots"
+                )
+            ],
+            id="a bad variable name",
+        ),
+        pytest.param(
+            manifest(clique(pod={"containers": [container(env=[{"name": "..A"}])]})),
+            [
+                (
+                    'spec.template.cliques[0].spec.podSpec.containers[0].env[0].name: Invalid value: "..A": write '
+                    "letters, digits and -_. not beginning with a digit or two dots"
+                )
+            ],
+            id="a variable name that climbs directories",
+        ),
+        pytest.param(
+            manifest(clique(pod={"containers": [container(env=[{"value": "x"}])]})),
+            ["spec.template.cliques[0].spec.podSpec.containers[0].env[0].name: Required value: name the variable"],
+            id="a variable without a name",
+        ),
+        pytest.param(
+            manifest(clique(pod={"containers": [container(env=[{"name": "A"}, {"name": "B"}, {"name": "A"}])]})),
+            [
+                (
+                    'spec.template.cliques[0].spec.podSpec.containers[0].env[2].name: Duplicate value: "A": the same'
+                    " stands at [0]: remove one"
+                )
+            ],
+            id="a variable twice",
+        ),
+        pytest.param(
+            manifest(clique(pod={"initContainers": [container(env=[{"name": "A"}, {"name": "A"}])]})),
+            [
+                (
+                    'spec.template.cliques[0].spec.podSpec.initContainers[0].env[1].name: Duplicate value: "A": the '
+                    "same stands at [0]: remove one"
+                )
+            ],
+            id="a variable twice in an init container",
+        ),
+        pytest.param(
+            manifest(clique("a"), clique("b", pod={"schedulerName": "volcano"})),
+            [
+                (
+                    'spec.template.cliques[1].spec.podSpec.schedulerName: Invalid value: "volcano": all cliques of a'
+                    ' set need one scheduler: write "default-scheduler" as the first does'
+                )
+            ],
+            id="two schedulers",
+        ),
+        pytest.param(
+            manifest(clique(pod={"schedulerName": "mine"})),
+            [
+                (
+                    'spec.template.cliques[0].spec.podSpec.schedulerName: Invalid value: "mine": is not enabled: '
+                    "write one of default-scheduler, kai-scheduler, volcano, lpx-scheduler"
+                )
+            ],
+            id="a scheduler that is not enabled",
+        ),
+    ],
+)
+def test_a_set_with_bad_cliques_is_refused(json: JsonObject, errors: list[str]) -> None:
+    assert refusals(json) == errors
+
+
+@pytest.mark.parametrize(
+    ("json", "errors"),
+    [
+        pytest.param(
+            manifest(clique(spec={"autoScalingConfig": {}})),
+            [
+                (
+                    "spec.template.cliques[0].spec.autoScalingConfig.maxReplicas: Required value: The autoscaler "
+                    "never goes above this."
+                )
+            ],
+            id="no greatest count",
+        ),
+        pytest.param(
+            manifest(clique(spec={"autoScalingConfig": {"minReplicas": 1, "maxReplicas": 3}})),
+            [
+                (
+                    "spec.template.cliques[0].spec.autoScalingConfig.minReplicas: Invalid value: 1: must be at least"
+                    " minAvailable (2)"
+                )
+            ],
+            id="a least count below the minimum",
+        ),
+        pytest.param(
+            manifest(clique(spec={"minAvailable": 1, "autoScalingConfig": {"minReplicas": 4, "maxReplicas": 3}})),
+            [
+                (
+                    "spec.template.cliques[0].spec.autoScalingConfig.maxReplicas: Invalid value: 3: must be at least"
+                    " minReplicas (4)"
+                )
+            ],
+            id="a greatest count below the least",
+        ),
+        pytest.param(
+            manifest(
+                clique(
+                    spec={"replicas": 5, "minAvailable": 1, "autoScalingConfig": {"minReplicas": 1, "maxReplicas": 4}}
+                )
+            ),
+            [
+                (
+                    "spec.template.cliques[0].spec.autoScalingConfig.maxReplicas: Invalid value: 4: must be at least"
+                    " replicas (5)"
+                )
+            ],
+            id="a greatest count below the count",
+        ),
+        pytest.param(
+            manifest(
+                groups=(group("g", "a", replicas=2, minAvailable=2, scaleConfig={"minReplicas": 1, "maxReplicas": 3}),)
+            ),
+            [
+                (
+                    "spec.template.podCliqueScalingGroups[0].scaleConfig.minReplicas: Invalid value: 1: must be at "
+                    "least minAvailable (2)"
+                )
+            ],
+            id="a group's least count below its minimum",
+        ),
+        pytest.param(
+            manifest(clique(spec={"autoScalingConfig": {"maxReplicas": 3}}), groups=(group("g", "a"),)),
+            [
+                (
+                    'spec.template.cliques[0].spec.autoScalingConfig: Invalid value: "a": scales with its group "g":'
+                    " use scaleConfig there"
+                )
+            ],
+            id="a member of a group scaled on its own",
+        ),
+    ],
+)
+def test_a_set_with_bad_autoscaling_is_refused(json: JsonObject, errors: list[str]) -> None:
+    assert refusals(json) == errors
+
+
+@pytest.mark.parametrize(
+    ("json", "errors"),
+    [
+        pytest.param(
+            manifest(groups=(group("g", "a", "zz"),)),
+            [
+                (
+                    'spec.template.podCliqueScalingGroups[0].cliqueNames[1]: Invalid value: "zz": is not a clique of'
+                    " this set: define it in spec.template.cliques"
+                )
+            ],
+            id="an unknown clique",
+        ),
+        pytest.param(
+            manifest(groups=(group("g"),)),
+            ["spec.template.podCliqueScalingGroups[0].cliqueNames: Required value: name at least one clique"],
+            id="no cliques",
+        ),
+        pytest.param(
+            manifest(groups=({"name": "g"},)),
+            [
+                (
+                    "spec.template.podCliqueScalingGroups[0].cliqueNames: Required value: Cliques that make up one "
+                    "group replica."
+                )
+            ],
+            id="cliqueNames left out",
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a"), group("h", "a"))),
+            [
+                (
+                    'spec.template.podCliqueScalingGroups[1].cliqueNames[0]: Duplicate value: "a": belongs to group '
+                    '"g" already: remove it from one of them'
+                )
+            ],
+            id="a clique in two groups",
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a", "a"),)),
+            [
+                (
+                    'spec.template.podCliqueScalingGroups[0].cliqueNames[1]: Duplicate value: "a": belongs to group '
+                    '"g" already: remove it from one of them'
+                )
+            ],
+            id="a clique twice in one group",
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a", replicas=0, minAvailable=1),)),
+            [
+                "spec.template.podCliqueScalingGroups[0].replicas: Invalid value: 0: must be greater than 0",
+                (
+                    "spec.template.podCliqueScalingGroups[0].minAvailable: Invalid value: 1: must not be greater "
+                    "than replicas (0)"
+                ),
+            ],
+            id="no replicas",
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a", minAvailable=0),)),
+            ["spec.template.podCliqueScalingGroups[0].minAvailable: Invalid value: 0: must be greater than 0"],
+            id="a minimum of zero",
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a", replicas=2, minAvailable=3),)),
+            [
+                (
+                    "spec.template.podCliqueScalingGroups[0].minAvailable: Invalid value: 3: must not be greater "
+                    "than replicas (2)"
+                )
+            ],
+            id="a minimum above the count",
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a", annotations={"a b": "x"}),)),
+            [
+                (
+                    'spec.template.podCliqueScalingGroups[0].annotations: Invalid value: "a b": write up to 63 '
+                    "letters, digits and -_., after a prefix such as example.com/ if need be"
+                )
+            ],
+            id="a bad annotation",
+        ),
+    ],
+)
+def test_a_set_with_bad_groups_is_refused(json: JsonObject, errors: list[str]) -> None:
+    assert refusals(json) == errors
+
+
+@pytest.mark.parametrize(
+    ("json", "errors"),
+    [
+        pytest.param(
+            manifest(template={"cliqueStartupType": "Sorted"}),
+            [
+                (
+                    'spec.template.cliqueStartupType: Unsupported value: "Sorted": supported values: '
+                    '"CliqueStartupTypeAnyOrder", "CliqueStartupTypeInOrder", "CliqueStartupTypeExplicit"'
+                )
+            ],
+            id="an unknown type",
+        ),
+        pytest.param(
+            manifest(template={"cliqueStartupType": ""}),
+            [
+                (
+                    'spec.template.cliqueStartupType: Unsupported value: "": supported values: '
+                    '"CliqueStartupTypeAnyOrder", "CliqueStartupTypeInOrder", "CliqueStartupTypeExplicit"'
+                )
+            ],
+            id="an empty type",
+        ),
+        pytest.param(
+            explicit(clique("a", spec={"startsAfter": [" "]})),
+            ["spec.template.cliques[0].spec.startsAfter[0]: Required value: name a clique, or remove the entry"],
+            id="a blank entry",
+        ),
+        pytest.param(
+            explicit(clique("a", spec={"startsAfter": ["a"]})),
+            [
+                (
+                    'spec.template.cliques[0].spec.startsAfter[0]: Invalid value: "a": a clique cannot start after '
+                    "itself: remove the entry"
+                )
+            ],
+            id="itself",
+        ),
+        pytest.param(
+            explicit(clique("a"), clique("b", spec={"startsAfter": ["a", "a"]})),
+            ['spec.template.cliques[1].spec.startsAfter[1]: Duplicate value: "a": stands there twice: remove one'],
+            id="an entry twice",
+        ),
+        pytest.param(
+            explicit(clique("a", spec={"startsAfter": ["zz"]})),
+            [
+                (
+                    'spec.template.cliques[0].spec.startsAfter[0]: Invalid value: "zz": is not a clique of this set:'
+                    " correct the name, or remove the entry"
+                )
+            ],
+            id="an unknown clique",
+        ),
+        pytest.param(
+            explicit(clique("a", spec={"startsAfter": ["b"]}), clique("b", spec={"startsAfter": ["a"]})),
+            [
+                (
+                    'spec.template.cliques[0].spec.startsAfter: Invalid value: "a -> b -> a": these cliques start '
+                    "after each other: remove one of the entries"
+                )
+            ],
+            id="a circle of two",
+        ),
+        pytest.param(
+            explicit(
+                clique("t", spec={"startsAfter": ["a"]}),
+                clique("a", spec={"startsAfter": ["b"]}),
+                clique("b", spec={"startsAfter": ["c"]}),
+                clique("c", spec={"startsAfter": ["a"]}),
+            ),
+            [
+                (
+                    'spec.template.cliques[1].spec.startsAfter: Invalid value: "a -> b -> c -> a": these cliques '
+                    "start after each other: remove one of the entries"
+                )
+            ],
+            id="a circle of three behind a tail",
+        ),
+    ],
+)
+def test_a_set_with_bad_startup_order_is_refused(json: JsonObject, errors: list[str]) -> None:
+    assert refusals(json) == errors

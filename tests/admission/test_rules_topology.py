@@ -1,0 +1,217 @@
+"""Topology constraints of a set: names, domains, nesting, and what may change."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from grove.admission.review import Lookup
+from grove.api.meta import JsonObject
+from grove.api.topologybinding import ClusterTopologyBinding
+from grove.api.validation.settings import Settings
+from tests.admission.asking import created, texts, updated
+from tests.api.manifests import clique, group, manifest
+
+LEVELS = [{"domain": domain, "key": f"topology/{domain}"} for domain in ("zone", "block", "rack")]
+BINDING = msgspec.convert({"metadata": {"name": "dc"}, "spec": {"levels": LEVELS}}, type=ClusterTopologyBinding)
+CLUSTER = Lookup(topology_binding={"dc": BINDING}.get)
+_AT = "spec.template.topologyConstraint"
+
+
+def pack(name: str = "", **domains: str) -> JsonObject:
+    constraint: JsonObject = {"pack": domains}
+    return {"topologyName": name, **constraint} if name else constraint
+
+
+def constrained(
+    whole: JsonObject | None = None, one: JsonObject | None = None, member: JsonObject | None = None, **fields: Any
+) -> JsonObject:
+    """A set whose set, group and clique levels have these constraints."""
+    template = {"topologyConstraint": whole} if whole is not None else {}
+    cliques = (clique("a", topologyConstraint=member), clique("b"))
+    return manifest(*cliques, groups=(group("g", "a", topologyConstraint=one),), template=template, **fields)
+
+
+@pytest.mark.parametrize(
+    ("json", "errors"),
+    [
+        pytest.param(
+            constrained({"topologyName": "dc"}),
+            [f"{_AT}.pack: Required value: say how close together: write pack.required or pack.preferred"],
+            id="nothing to pack",
+        ),
+        pytest.param(
+            constrained(pack("dc")),
+            [f"{_AT}.pack: Invalid value: {{}}: name a domain: write required, preferred, or both"],
+            id="no domain",
+        ),
+        pytest.param(
+            constrained({"topologyName": "dc", "packDomain": "rack"}),
+            [f"{_AT}.packDomain: Forbidden: deprecated and refused in new sets: write pack.required"],
+            id="the deprecated field",
+        ),
+        pytest.param(
+            constrained({"topologyName": "dc", "packDomain": "rack", "pack": {"required": "rack"}}),
+            [
+                f"{_AT}.packDomain: Forbidden: deprecated and refused in new sets: write pack.required",
+                f'{_AT}.packDomain: Invalid value: "rack": is the old name of pack.required: write only pack.required',
+            ],
+            id="the deprecated field beside the new one",
+        ),
+        pytest.param(
+            constrained(pack("dc", required="Rack")),
+            [f'{_AT}.pack.required: Invalid value: "Rack": must match ^[a-z][a-z0-9-]*$'],
+            id="a domain with capitals",
+        ),
+        pytest.param(
+            constrained(pack("dc", required="r" * 64)),
+            [f'{_AT}.pack.required: Invalid value: "{"r" * 64}": write 1 to 63 characters'],
+            id="a domain one character too long",
+        ),
+        pytest.param(
+            constrained(pack(required="rack")),
+            [f"{_AT}.topologyName: Required value: name a ClusterTopologyBinding, here or on a level around it"],
+            id="no topology name anywhere",
+        ),
+        pytest.param(
+            constrained(pack("dc", required="zone"), member=pack("other", required="rack")),
+            [
+                f'{_AT}.topologyName: Invalid value: "dc": a set uses one topology, here are dc, other: choose one',
+                'spec.template.cliques[0].topologyConstraint.topologyName: Invalid value: "other": '
+                "a set uses one topology, here are dc, other: choose one",
+            ],
+            id="two topologies",
+        ),
+        pytest.param(
+            constrained(pack("other", required="zone")),
+            [
+                f'{_AT}.topologyName: Invalid value: "other": '
+                "there is no such ClusterTopologyBinding: create it, or correct the name"
+            ],
+            id="an unknown topology",
+        ),
+        pytest.param(
+            constrained(pack("dc", required="row", preferred="shelf")),
+            [
+                f'{_AT}.pack.required: Invalid value: "row": '
+                'is not a level of topology "dc": choose of zone, block, rack',
+                f'{_AT}.pack.preferred: Invalid value: "shelf": '
+                'is not a level of topology "dc": choose of zone, block, rack',
+            ],
+            id="unknown domains",
+        ),
+        pytest.param(
+            constrained(pack("dc", required="rack"), one=pack(required="block"), member=pack(required="zone")),
+            [
+                f'{_AT}.pack.required: Invalid value: "rack": is narrower than "block" of '
+                "spec.template.podCliqueScalingGroups[0].topologyConstraint, which lies inside: choose a broader domain",
+                'spec.template.podCliqueScalingGroups[0].topologyConstraint.pack.required: Invalid value: "block": '
+                'is narrower than "zone" of spec.template.cliques[0].topologyConstraint, which lies inside: '
+                "choose a broader domain",
+                f'{_AT}.pack.required: Invalid value: "rack": is narrower than "zone" of '
+                "spec.template.cliques[0].topologyConstraint, which lies inside: choose a broader domain",
+            ],
+            id="narrow around broad",
+        ),
+        pytest.param(
+            constrained(pack("dc", preferred="rack"), one=pack(preferred="block")),
+            [
+                f'{_AT}.pack.preferred: Invalid value: "rack": is narrower than "block" of '
+                "spec.template.podCliqueScalingGroups[0].topologyConstraint, which lies inside: choose a broader domain"
+            ],
+            id="preferred domains nest too",
+        ),
+    ],
+)
+def test_a_constraint_that_cannot_hold_is_refused(json: JsonObject, errors: list[str]) -> None:
+    assert texts(created(json, CLUSTER)) == errors
+
+
+@pytest.mark.parametrize(
+    "json",
+    [
+        pytest.param(constrained(), id="no constraint"),
+        pytest.param(constrained(pack("dc", required="zone", preferred="rack")), id="required and preferred"),
+        pytest.param(constrained(pack("dc", required="zone"), one=pack(required="zone")), id="equal levels"),
+        pytest.param(
+            constrained(pack("dc", required="zone"), one=pack(required="block"), member=pack(required="rack")),
+            id="broad around narrow",
+        ),
+        pytest.param(constrained(one=pack("dc", required="rack"), member=pack(required="rack")), id="a name inherited"),
+        pytest.param(
+            constrained(pack("dc", required="rack"), one=pack(preferred="zone")), id="required beside preferred"
+        ),
+    ],
+)
+def test_a_constraint_that_can_hold_is_accepted(json: JsonObject) -> None:
+    assert texts(created(json, CLUSTER)) == []
+
+
+def test_a_constraint_is_refused_where_topology_is_switched_off() -> None:
+    answer = created(constrained(pack("dc", required="zone")), CLUSTER, Settings(is_topology_aware=False))
+    assert texts(answer) == [
+        f"{_AT}: Invalid value: null: topology-aware scheduling is switched off here: remove the constraint"
+    ]
+
+
+def test_without_knowledge_of_the_cluster_only_the_set_itself_is_judged() -> None:
+    assert texts(created(constrained(pack("unheard-of", required="zone")))) == []
+
+
+def test_a_preferred_domain_broader_than_the_required_one_is_a_warning() -> None:
+    answer = created(constrained(pack("dc", required="rack", preferred="zone")), CLUSTER)
+    assert answer.warnings[-1] == (
+        f"{_AT}.pack.preferred: zone is broader than rack, which is required anyway: it has no effect"
+    )
+
+
+OLD = {"topologyName": "dc", "packDomain": "rack"}
+NAMELESS = {"packDomain": "rack"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "errors"),
+    [
+        pytest.param(constrained(), constrained(pack("dc", required="zone")), [_AT], id="added"),
+        pytest.param(constrained(pack("dc", required="zone")), constrained(), [_AT], id="removed"),
+        pytest.param(
+            constrained(pack("dc", required="zone")), constrained(pack("dc", required="rack")), [_AT], id="changed"
+        ),
+        pytest.param(
+            constrained(pack("dc", required="zone"), member=pack(required="rack")),
+            constrained(pack("dc", required="zone"), member=pack(required="block")),
+            ["spec.template.cliques[0].topologyConstraint"],
+            id="changed on a clique",
+        ),
+        pytest.param(constrained(OLD), constrained(OLD, replicas=2), [], id="the deprecated field may stay"),
+        pytest.param(constrained(OLD), constrained(pack("dc", required="rack")), [], id="and be migrated"),
+        pytest.param(constrained(OLD), constrained(pack("dc", required="zone")), [_AT], id="but not to another domain"),
+        pytest.param(constrained(NAMELESS), constrained(OLD), [], id="a missing name may be added"),
+        pytest.param(
+            constrained(NAMELESS), constrained(pack("dc", required="rack")), [_AT], id="but nothing else with it"
+        ),
+    ],
+)
+def test_constraints_never_change_but_to_leave_the_deprecated_field(
+    old: JsonObject, new: JsonObject, errors: list[str]
+) -> None:
+    expected = [f"{path}: Forbidden: never changes: make a new set" for path in errors]
+    assert texts(updated(old, new, CLUSTER)) == expected
+
+
+def test_a_repaired_constraint_is_judged_as_a_new_one() -> None:
+    answer = updated(constrained(NAMELESS), constrained({**NAMELESS, "topologyName": "other"}), CLUSTER)
+    assert texts(answer) == [
+        f'{_AT}.topologyName: Invalid value: "other": '
+        "there is no such ClusterTopologyBinding: create it, or correct the name"
+    ]
+
+
+def test_a_topology_that_went_away_does_not_freeze_the_sets_that_name_it() -> None:
+    stored = constrained(pack("gone", required="zone"))
+    assert texts(updated(stored, constrained(pack("gone", required="zone"), replicas=3), CLUSTER)) == []
+
+
+def test_an_update_that_keeps_the_deprecated_field_is_told_so() -> None:
+    answer = updated(constrained(OLD), constrained(OLD, replicas=2), CLUSTER)
+    assert answer.warnings[-1] == f"{_AT}.packDomain: deprecated, write pack.required instead"

@@ -1,0 +1,333 @@
+"""What an update of a set may and may not change."""
+
+import pytest
+
+from grove.api.meta import JsonObject
+from tests.admission.asking import texts, updated
+from tests.api.manifests import claim, clique, explicit, group, manifest, share, training
+
+_FIXED = "never changes: write the old value again, or make a new set"
+_TRAINING = "is fixed for the life of a training set: make a new set"
+_MNNVL = "grove.io/mnnvl-group"
+TWO = (clique("a"), clique("b"))
+IN_ORDER = {"cliqueStartupType": "CliqueStartupTypeInOrder"}
+
+
+def with_phase(json: JsonObject, phase: str) -> JsonObject:
+    return {**json, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "errors"),
+    [
+        pytest.param(
+            manifest(*TWO),
+            manifest(clique("a")),
+            [
+                "spec.template.cliques: Forbidden: "
+                "cliques are never added, removed or renamed (here: a, b): make a new set"
+            ],
+            id="a clique removed",
+        ),
+        pytest.param(
+            manifest(clique("a")),
+            manifest(*TWO),
+            ["spec.template.cliques: Forbidden: cliques are never added, removed or renamed (here: a): make a new set"],
+            id="a clique added",
+        ),
+        pytest.param(
+            manifest(clique("a")),
+            manifest(clique("b")),
+            ["spec.template.cliques: Forbidden: cliques are never added, removed or renamed (here: a): make a new set"],
+            id="a clique renamed",
+        ),
+        pytest.param(
+            manifest(*TWO, template=IN_ORDER),
+            manifest(*reversed(TWO), template=IN_ORDER),
+            [
+                'spec.template.cliques: Invalid value: "b, a": '
+                "the order of cliques is fixed with this start-up type: write a, b"
+            ],
+            id="cliques reordered with a start-up order",
+        ),
+        pytest.param(
+            manifest(),
+            manifest(clique(spec={"roleName": "other"})),
+            [f'spec.template.cliques[0].spec.roleName: Invalid value: "other": {_FIXED}'],
+            id="another role",
+        ),
+        pytest.param(
+            manifest(),
+            manifest(clique(spec={"minAvailable": 1})),
+            [f"spec.template.cliques[0].spec.minAvailable: Invalid value: 1: {_FIXED}"],
+            id="another minimum",
+        ),
+        pytest.param(
+            explicit(*TWO),
+            explicit(clique("a"), clique("b", spec={"startsAfter": ["a"]})),
+            [f'spec.template.cliques[1].spec.startsAfter: Invalid value: ["a"]: {_FIXED}'],
+            id="another place in the start-up order",
+        ),
+        pytest.param(
+            manifest(),
+            manifest(clique(pod={"schedulerName": "volcano"})),
+            [f'spec.template.cliques[0].spec.podSpec.schedulerName: Invalid value: "volcano": {_FIXED}'],
+            id="another scheduler",
+        ),
+        pytest.param(
+            manifest(),
+            manifest(clique(resourceSharing=[share("x")])),
+            [
+                "spec.template.cliques[0].resourceSharing: Invalid value: "
+                f'[{{"name":"x","namespace":"","scope":"AllReplicas"}}]: {_FIXED}'
+            ],
+            id="a clique's sharing",
+        ),
+        pytest.param(
+            manifest(),
+            manifest(template=IN_ORDER),
+            [f'spec.template.cliqueStartupType: Invalid value: "CliqueStartupTypeInOrder": {_FIXED}'],
+            id="another start-up type",
+        ),
+        pytest.param(
+            manifest(template={"resourceClaimTemplates": [claim("gpu")]}),
+            manifest(),
+            [f"spec.template.resourceClaimTemplates: Invalid value: []: {_FIXED}"],
+            id="claim templates removed",
+        ),
+        pytest.param(
+            manifest(template={"resourceSharing": [share("x")]}),
+            manifest(),
+            [f"spec.template.resourceSharing: Invalid value: []: {_FIXED}"],
+            id="the set's sharing removed",
+        ),
+        pytest.param(
+            manifest(*TWO),
+            manifest(*TWO, groups=(group("g", "a"),)),
+            [
+                "spec.template.podCliqueScalingGroups: Forbidden: "
+                "groups are never added, removed or renamed (here: none): make a new set"
+            ],
+            id="a group added",
+        ),
+        pytest.param(
+            manifest(*TWO, groups=(group("g", "a"),)),
+            manifest(*TWO, groups=(group("h", "a"),)),
+            [
+                "spec.template.podCliqueScalingGroups: Forbidden: "
+                "groups are never added, removed or renamed (here: g): make a new set"
+            ],
+            id="a group renamed",
+        ),
+        pytest.param(
+            manifest(*TWO, groups=(group("g", "a"),)),
+            manifest(*TWO, groups=(group("g", "a", "b"),)),
+            [f'spec.template.podCliqueScalingGroups[0].cliqueNames: Invalid value: ["a","b"]: {_FIXED}'],
+            id="another member",
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a", replicas=2),)),
+            manifest(groups=(group("g", "a", replicas=2, minAvailable=2),)),
+            [f"spec.template.podCliqueScalingGroups[0].minAvailable: Invalid value: 2: {_FIXED}"],
+            id="a group's minimum",
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a", resourceSharing=[share("x")]),)),
+            manifest(groups=(group("g", "a"),)),
+            [f"spec.template.podCliqueScalingGroups[0].resourceSharing: Invalid value: []: {_FIXED}"],
+            id="a group's sharing",
+        ),
+        pytest.param(
+            manifest(),
+            manifest(metadata={"annotations": {_MNNVL: "one"}}),
+            [f"metadata.annotations[{_MNNVL}]: Forbidden: is never added or removed later: make a new set"],
+            id="an NVLink group added",
+        ),
+        pytest.param(
+            manifest(clique(annotations={_MNNVL: "one"})),
+            manifest(clique(annotations={})),
+            [
+                f"spec.template.cliques[0].annotations[{_MNNVL}]: Forbidden: "
+                "is never added or removed later: make a new set"
+            ],
+            id="an NVLink group removed",
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a", annotations={_MNNVL: "one"}),)),
+            manifest(groups=(group("g", "a", annotations={_MNNVL: "two"}),)),
+            [
+                f'spec.template.podCliqueScalingGroups[0].annotations[{_MNNVL}]: Invalid value: "two": '
+                'never changes: write "one" again, or make a new set'
+            ],
+            id="another NVLink group",
+        ),
+        pytest.param(
+            manifest(),
+            training(),
+            ['spec.workloadType: Invalid value: "Training": never changes: make a new set'],
+            id="inference becomes training",
+        ),
+        pytest.param(
+            training(),
+            training(replicas=2),
+            [f"spec.replicas: Forbidden: {_TRAINING}"],
+            id="a training set scaled",
+        ),
+        pytest.param(
+            training(),
+            training(clique(spec={"replicas": 3})),
+            [f"spec.template.cliques[0].spec.replicas: Forbidden: {_TRAINING}"],
+            id="a training clique scaled",
+        ),
+        pytest.param(
+            training(groups=(group("g", "a"),)),
+            training(groups=(group("g", "a", replicas=2),)),
+            [f"spec.template.podCliqueScalingGroups[0].replicas: Forbidden: {_TRAINING}"],
+            id="a training group scaled",
+        ),
+        pytest.param(
+            training(),
+            training(clique(pod={"hostNetwork": True})),
+            [f"spec.template.cliques[0]: Forbidden: the pod template {_TRAINING}"],
+            id="a training template changed",
+        ),
+        pytest.param(
+            training(),
+            training(template={"priorityClassName": "high"}),
+            [f"spec.template.cliques[0]: Forbidden: the pod template {_TRAINING}"],
+            id="a training priority changed",
+        ),
+        pytest.param(
+            training(trainingSpec={"maxRuntime": "2h", "maxRestarts": 2}),
+            training(trainingSpec={"maxRuntime": "1h", "maxRestarts": 1}),
+            [
+                "spec.trainingSpec.maxRuntime: Forbidden: may only be raised: delete the set to end it early",
+                "spec.trainingSpec.maxRestarts: Forbidden: may only be raised: delete the set to end it early",
+            ],
+            id="training limits lowered",
+        ),
+        pytest.param(
+            with_phase(training(trainingSpec={"maxRestarts": 1}), "Failed"),
+            training(trainingSpec={"maxRestarts": 2}),
+            ["spec.trainingSpec: Forbidden: the set is finished: make a new set"],
+            id="training limits raised after the end",
+        ),
+    ],
+)
+def test_what_never_changes_is_refused(old: JsonObject, new: JsonObject, errors: list[str]) -> None:
+    assert texts(updated(old, new)) == errors
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(manifest(*TWO), manifest(*reversed(TWO)), id="the order of cliques without a start-up order"),
+        pytest.param(manifest(), manifest(replicas=3), id="replicas of the set"),
+        pytest.param(
+            manifest(clique(spec={"replicas": 2, "minAvailable": 1})),
+            manifest(clique(spec={"replicas": 4, "minAvailable": 1})),
+            id="replicas of a clique",
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a"),)),
+            manifest(groups=(group("g", "a", replicas=4),)),
+            id="replicas of a group",
+        ),
+        pytest.param(manifest(), manifest(updateStrategy={"type": "OnDelete"}), id="the update strategy"),
+        pytest.param(manifest(), manifest(clique(pod={"hostNetwork": True})), id="the podSpec"),
+        pytest.param(manifest(), manifest(clique(labels={"a": "b"}, annotations={"c": "d"})), id="labels"),
+        pytest.param(manifest(), manifest(template={"priorityClassName": "high"}), id="the priority"),
+        pytest.param(manifest(), manifest(template={"terminationDelay": "1h"}), id="the termination delay"),
+        pytest.param(
+            manifest(),
+            manifest(template={"headlessServiceConfig": {"publishNotReadyAddresses": False}}),
+            id="the service",
+        ),
+        pytest.param(
+            manifest(), manifest(clique(spec={"autoScalingConfig": {"maxReplicas": 4}})), id="autoscaling of a clique"
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a"),)),
+            manifest(groups=(group("g", "a", annotations={"a": "b"}, scaleConfig={"maxReplicas": 3}),)),
+            id="annotations and autoscaling of a group",
+        ),
+        pytest.param(
+            training(trainingSpec={"maxRuntime": "1h", "maxRestarts": 1}),
+            training(trainingSpec={"maxRuntime": "2h", "maxRestarts": 2}),
+            id="training limits raised",
+        ),
+        pytest.param(
+            with_phase(training(trainingSpec={"maxRuntime": "1h"}), "Running"),
+            training(),
+            id="the training time limit lifted",
+        ),
+        pytest.param(
+            with_phase(training(trainingSpec={"maxRestarts": 1}), "Succeeded"),
+            training(trainingSpec={"maxRestarts": 1}, template={"terminationDelay": "5m"}),
+            id="the delay of a finished training set",
+        ),
+    ],
+)
+def test_what_may_change_is_accepted(old: JsonObject, new: JsonObject) -> None:
+    assert texts(updated(old, new)) == []
+
+
+def test_a_minimum_left_out_of_an_update_keeps_its_value() -> None:
+    answer = updated(manifest(clique(spec={"replicas": 2})), manifest(clique(spec={"replicas": 5})))
+    assert (texts(answer), (answer.object or {})["spec"]["template"]["cliques"][0]["spec"]["minAvailable"]) == ([], 2)
+
+
+BROKEN = clique("a", spec={"replicas": 1, "minAvailable": 2})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "errors"),
+    [
+        pytest.param(manifest(BROKEN), manifest(BROKEN, replicas=2), [], id="the same error may stay"),
+        pytest.param(
+            manifest(BROKEN, clique("b")),
+            manifest(clique("b"), BROKEN),
+            [],
+            id="also at another place of a reordered list",
+        ),
+        pytest.param(
+            manifest(BROKEN, clique("b", spec={"minAvailable": 1})),
+            manifest(BROKEN, clique("b", spec={"replicas": 0, "minAvailable": 1}), replicas=-1),
+            ["spec.replicas: Invalid value: -1: must be at least 0"],
+            id="a new error is refused beside it",
+        ),
+        pytest.param(
+            manifest(clique(pod={"nodeName": "n"})),
+            manifest(clique(pod={"nodeName": "m"})),
+            [
+                'spec.template.cliques[0].spec.podSpec.nodeName: Invalid value: "m": '
+                "gangs are placed by a scheduler: use nodeSelector"
+            ],
+            id="the same mistake with another value is a new one",
+        ),
+        pytest.param(
+            manifest(replicas="x"),
+            manifest(replicas="x", metadata={"finalizers": []}),
+            [],
+            id="a body that was never readable may lose its finalizer",
+        ),
+        pytest.param(manifest(replicas="x"), manifest(replicas=1), [], id="a repair of an unreadable body"),
+        pytest.param(
+            manifest(replicas="x"),
+            manifest(replicas=-1),
+            ["spec.replicas: Invalid value: -1: must be at least 0"],
+            id="a bad repair is refused",
+        ),
+    ],
+)
+def test_what_was_already_wrong_may_stay_and_nothing_is_added(
+    old: JsonObject, new: JsonObject, errors: list[str]
+) -> None:
+    assert texts(updated(old, new)) == errors
+
+
+@pytest.mark.parametrize("broken", [manifest(BROKEN), manifest(replicas="x"), manifest(template={"cliques": []})])
+def test_a_set_that_is_leaving_is_never_held_up(broken: JsonObject) -> None:
+    leaving = {**broken, "metadata": {**broken["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    answer = updated(leaving, leaving)
+    assert (texts(answer), answer.object) == ([], leaving)
