@@ -36,9 +36,3 @@ class LoopClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-
-
-def ceil_second(instant: datetime) -> datetime:
-    """Rounded up to a whole second: times on the wire are whole seconds, and a delay must never start early."""
-    floor = instant.replace(microsecond=0)
-    return floor if floor == instant else floor + timedelta(seconds=1)

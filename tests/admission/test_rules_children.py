@@ -176,24 +176,30 @@ def test_a_group_without_counts_gets_those_of_its_schema() -> None:
         pytest.param(
             binding("zone", schedulers=("kai-scheduler", "kai-scheduler")),
             [
-                'spec.schedulerTopologyBindings[1].schedulerName: Duplicate value: "kai-scheduler": '
-                "the same stands at [0]: remove one"
+                (
+                    'spec.schedulerTopologyBindings[1].schedulerName: Duplicate value: "kai-scheduler": '
+                    "the same stands at [0]: remove one"
+                )
             ],
             id="a scheduler twice",
         ),
         pytest.param(
             binding("zone", schedulers=("mine",)),
             [
-                'spec.schedulerTopologyBindings[0].schedulerName: Invalid value: "mine": is not enabled: '
-                "write one of default-scheduler, kai-scheduler, volcano, lpx-scheduler"
+                (
+                    'spec.schedulerTopologyBindings[0].schedulerName: Invalid value: "mine": is not enabled: '
+                    "write one of default-scheduler, kai-scheduler, volcano, lpx-scheduler"
+                )
             ],
             id="a scheduler that is not enabled",
         ),
         pytest.param(
             binding("zone", schedulers=("volcano",)),
             [
-                'spec.schedulerTopologyBindings[0].schedulerName: Invalid value: "volcano": '
-                "has no topology of its own (those that have: kai-scheduler): remove the entry"
+                (
+                    'spec.schedulerTopologyBindings[0].schedulerName: Invalid value: "volcano": '
+                    "has no topology of its own (those that have: kai-scheduler): remove the entry"
+                )
             ],
             id="a scheduler without a topology",
         ),

@@ -77,47 +77,65 @@ def constrained(
             constrained(pack("dc", required="zone"), member=pack("other", required="rack")),
             [
                 f'{_AT}.topologyName: Invalid value: "dc": a set uses one topology, here are dc, other: choose one',
-                'spec.template.cliques[0].topologyConstraint.topologyName: Invalid value: "other": '
-                "a set uses one topology, here are dc, other: choose one",
+                (
+                    'spec.template.cliques[0].topologyConstraint.topologyName: Invalid value: "other": '
+                    "a set uses one topology, here are dc, other: choose one"
+                ),
             ],
             id="two topologies",
         ),
         pytest.param(
             constrained(pack("other", required="zone")),
             [
-                f'{_AT}.topologyName: Invalid value: "other": '
-                "there is no such ClusterTopologyBinding: create it, or correct the name"
+                (
+                    f'{_AT}.topologyName: Invalid value: "other": '
+                    "there is no such ClusterTopologyBinding: create it, or correct the name"
+                )
             ],
             id="an unknown topology",
         ),
         pytest.param(
             constrained(pack("dc", required="row", preferred="shelf")),
             [
-                f'{_AT}.pack.required: Invalid value: "row": '
-                'is not a level of topology "dc": choose of zone, block, rack',
-                f'{_AT}.pack.preferred: Invalid value: "shelf": '
-                'is not a level of topology "dc": choose of zone, block, rack',
+                (
+                    f'{_AT}.pack.required: Invalid value: "row": '
+                    'is not a level of topology "dc": choose of zone, block, rack'
+                ),
+                (
+                    f'{_AT}.pack.preferred: Invalid value: "shelf": '
+                    'is not a level of topology "dc": choose of zone, block, rack'
+                ),
             ],
             id="unknown domains",
         ),
         pytest.param(
             constrained(pack("dc", required="rack"), one=pack(required="block"), member=pack(required="zone")),
             [
-                f'{_AT}.pack.required: Invalid value: "rack": is narrower than "block" of '
-                "spec.template.podCliqueScalingGroups[0].topologyConstraint, which lies inside: choose a broader domain",
-                'spec.template.podCliqueScalingGroups[0].topologyConstraint.pack.required: Invalid value: "block": '
-                'is narrower than "zone" of spec.template.cliques[0].topologyConstraint, which lies inside: '
-                "choose a broader domain",
-                f'{_AT}.pack.required: Invalid value: "rack": is narrower than "zone" of '
-                "spec.template.cliques[0].topologyConstraint, which lies inside: choose a broader domain",
+                (
+                    f'{_AT}.pack.required: Invalid value: "rack": is narrower than "block" of '
+                    "spec.template.podCliqueScalingGroups[0].topologyConstraint, which lies inside: "
+                    "choose a broader domain"
+                ),
+                (
+                    'spec.template.podCliqueScalingGroups[0].topologyConstraint.pack.required: Invalid value: "block": '
+                    'is narrower than "zone" of spec.template.cliques[0].topologyConstraint, which lies inside: '
+                    "choose a broader domain"
+                ),
+                (
+                    f'{_AT}.pack.required: Invalid value: "rack": is narrower than "zone" of '
+                    "spec.template.cliques[0].topologyConstraint, which lies inside: choose a broader domain"
+                ),
             ],
             id="narrow around broad",
         ),
         pytest.param(
             constrained(pack("dc", preferred="rack"), one=pack(preferred="block")),
             [
-                f'{_AT}.pack.preferred: Invalid value: "rack": is narrower than "block" of '
-                "spec.template.podCliqueScalingGroups[0].topologyConstraint, which lies inside: choose a broader domain"
+                (
+                    f'{_AT}.pack.preferred: Invalid value: "rack": is narrower than "block" of '
+                    "spec.template.podCliqueScalingGroups[0].topologyConstraint, which lies inside: "
+                    "choose a broader domain"
+                )
             ],
             id="preferred domains nest too",
         ),
@@ -202,8 +220,10 @@ def test_constraints_never_change_but_to_leave_the_deprecated_field(
 def test_a_repaired_constraint_is_judged_as_a_new_one() -> None:
     answer = updated(constrained(NAMELESS), constrained({**NAMELESS, "topologyName": "other"}), CLUSTER)
     assert texts(answer) == [
-        f'{_AT}.topologyName: Invalid value: "other": '
-        "there is no such ClusterTopologyBinding: create it, or correct the name"
+        (
+            f'{_AT}.topologyName: Invalid value: "other": '
+            "there is no such ClusterTopologyBinding: create it, or correct the name"
+        )
     ]
 
 

@@ -24,8 +24,10 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             manifest(*TWO),
             manifest(clique("a")),
             [
-                "spec.template.cliques: Forbidden: "
-                "cliques are never added, removed or renamed (here: a, b): make a new set"
+                (
+                    "spec.template.cliques: Forbidden: "
+                    "cliques are never added, removed or renamed (here: a, b): make a new set"
+                )
             ],
             id="a clique removed",
         ),
@@ -45,8 +47,10 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             manifest(*TWO, template=IN_ORDER),
             manifest(*reversed(TWO), template=IN_ORDER),
             [
-                'spec.template.cliques: Invalid value: "b, a": '
-                "the order of cliques is fixed with this start-up type: write a, b"
+                (
+                    'spec.template.cliques: Invalid value: "b, a": '
+                    "the order of cliques is fixed with this start-up type: write a, b"
+                )
             ],
             id="cliques reordered with a start-up order",
         ),
@@ -78,8 +82,10 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             manifest(),
             manifest(clique(resourceSharing=[share("x")])),
             [
-                "spec.template.cliques[0].resourceSharing: Invalid value: "
-                f'[{{"name":"x","namespace":"","scope":"AllReplicas"}}]: {_FIXED}'
+                (
+                    "spec.template.cliques[0].resourceSharing: Invalid value: "
+                    f'[{{"name":"x","namespace":"","scope":"AllReplicas"}}]: {_FIXED}'
+                )
             ],
             id="a clique's sharing",
         ),
@@ -105,8 +111,10 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             manifest(*TWO),
             manifest(*TWO, groups=(group("g", "a"),)),
             [
-                "spec.template.podCliqueScalingGroups: Forbidden: "
-                "groups are never added, removed or renamed (here: none): make a new set"
+                (
+                    "spec.template.podCliqueScalingGroups: Forbidden: "
+                    "groups are never added, removed or renamed (here: none): make a new set"
+                )
             ],
             id="a group added",
         ),
@@ -114,8 +122,10 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             manifest(*TWO, groups=(group("g", "a"),)),
             manifest(*TWO, groups=(group("h", "a"),)),
             [
-                "spec.template.podCliqueScalingGroups: Forbidden: "
-                "groups are never added, removed or renamed (here: g): make a new set"
+                (
+                    "spec.template.podCliqueScalingGroups: Forbidden: "
+                    "groups are never added, removed or renamed (here: g): make a new set"
+                )
             ],
             id="a group renamed",
         ),
@@ -147,8 +157,10 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             manifest(clique(annotations={_MNNVL: "one"})),
             manifest(clique(annotations={})),
             [
-                f"spec.template.cliques[0].annotations[{_MNNVL}]: Forbidden: "
-                "is never added or removed later: make a new set"
+                (
+                    f"spec.template.cliques[0].annotations[{_MNNVL}]: Forbidden: "
+                    "is never added or removed later: make a new set"
+                )
             ],
             id="an NVLink group removed",
         ),
@@ -156,8 +168,10 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             manifest(groups=(group("g", "a", annotations={_MNNVL: "one"}),)),
             manifest(groups=(group("g", "a", annotations={_MNNVL: "two"}),)),
             [
-                f'spec.template.podCliqueScalingGroups[0].annotations[{_MNNVL}]: Invalid value: "two": '
-                'never changes: write "one" again, or make a new set'
+                (
+                    f'spec.template.podCliqueScalingGroups[0].annotations[{_MNNVL}]: Invalid value: "two": '
+                    'never changes: write "one" again, or make a new set'
+                )
             ],
             id="another NVLink group",
         ),
@@ -300,8 +314,10 @@ BROKEN = clique("a", spec={"replicas": 1, "minAvailable": 2})
             manifest(clique(pod={"nodeName": "n"})),
             manifest(clique(pod={"nodeName": "m"})),
             [
-                'spec.template.cliques[0].spec.podSpec.nodeName: Invalid value: "m": '
-                "gangs are placed by a scheduler: use nodeSelector"
+                (
+                    'spec.template.cliques[0].spec.podSpec.nodeName: Invalid value: "m": '
+                    "gangs are placed by a scheduler: use nodeSelector"
+                )
             ],
             id="the same mistake with another value is a new one",
         ),

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grove.api.durations import DurationError, format_duration, parse_duration
@@ -73,6 +73,7 @@ def test_a_duration_is_written_as_go_writes_it(duration: timedelta, text: str) -
     assert format_duration(duration) == text
 
 
+@settings(deadline=None)
 @given(st.timedeltas(min_value=timedelta(days=-100000), max_value=timedelta(days=100000)))
 def test_what_is_written_is_read_back_the_same(duration: timedelta) -> None:
     assert parse_duration(format_duration(duration)) == duration

@@ -1,7 +1,7 @@
 """Quantities are exact integers in thousandths."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grove.api.quantities import QuantityError, format_binary, format_decimal, format_resource, parse_milli
@@ -82,11 +82,13 @@ def test_an_amount_is_shown_as_people_write_it_for_that_resource(resource: str, 
     assert format_resource(resource, milli) == text
 
 
+@settings(deadline=None)
 @given(st.integers(min_value=-(10**30), max_value=10**30))
 def test_what_is_written_is_read_back_the_same(milli: int) -> None:
     assert (parse_milli(format_decimal(milli)), parse_milli(format_binary(milli))) == (milli, milli)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**12), st.integers(0, 10**12))
 def test_amounts_keep_their_order(one: int, other: int) -> None:
     assert (parse_milli(f"{one}m") < parse_milli(f"{other}m")) == (one < other)

@@ -131,28 +131,40 @@ class Watch:
         return [(event["type"], event["object"].get("metadata", {}).get("name", "")) for event in events]
 
 
+def fresh_api(*, admission: AdmissionControl | None = None, history: int = 100_000) -> Api:
+    """A client of a new, empty cluster."""
+    clock = LoopClock(NOON)
+    server = ApiServer(clock, Random(7), admission=admission, history=history)
+    return Api(InProcessTransport(server, clock), clock, server)
+
+
 Story = Callable[..., Coroutine[Any, Any, None]]
+Test = Callable[..., None]
 
 
-def on_cluster(story: Story | None = None, *, admission: AdmissionControl | None = None, history: int = 100_000) -> Any:
-    """A test that is told as a coroutine: its first argument is an `Api` of a fresh cluster in virtual time."""
-    if story is None:
-        return lambda told: on_cluster(told, admission=admission, history=history)
+def on_cluster(story: Story) -> Test:
+    """A test that is told as a coroutine: its argument `api` is a client of a fresh cluster in virtual time."""
+    return on_cluster_with()(story)
 
-    async def tell(arguments: dict[str, Any]) -> None:
-        clock = LoopClock(NOON)
-        server = ApiServer(clock, Random(7), admission=admission, history=history)
-        await story(Api(InProcessTransport(server, clock), clock, server), **arguments)
 
-    def test(**arguments: Any) -> None:
-        run_virtual(tell(arguments))
+def on_cluster_with(*, admission: AdmissionControl | None = None, history: int = 100_000) -> Callable[[Story], Test]:
+    """As `on_cluster`, on a cluster with these settings."""
 
-    test.__name__, test.__doc__, test.__module__ = story.__name__, story.__doc__, story.__module__
-    signature = inspect.signature(story)
-    parameters = [each for name, each in signature.parameters.items() if name != "api"]
-    test.__dict__.update(story.__dict__)
-    test.__dict__["__signature__"] = signature.replace(parameters=parameters)
-    return test
+    def make_test(story: Story) -> Test:
+        async def tell(arguments: dict[str, Any]) -> None:
+            await story(fresh_api(admission=admission, history=history), **arguments)
+
+        def test(**arguments: Any) -> None:
+            run_virtual(tell(arguments))
+
+        test.__name__, test.__doc__, test.__module__ = story.__name__, story.__doc__, story.__module__
+        # What is left of the signature are the arguments that pytest fills in.
+        signature = inspect.signature(story)
+        arguments = [each for name, each in signature.parameters.items() if name != "api"]
+        test.__dict__["__signature__"] = signature.replace(parameters=arguments)
+        return test
+
+    return make_test
 
 
 def config(name: str, **metadata: Any) -> JsonObject:

@@ -236,6 +236,21 @@ def test_not_being_selected_long_ago_does_not_confirm_our_deletion() -> None:
     assert store.tombstone_count == 0
 
 
+def test_what_we_brought_back_into_the_selection_stays_when_its_leaving_is_told_late() -> None:
+    store = listed(obj("a", 4), version=5)
+    store.observe(obj("a", 8))
+    store.apply(Deleted(object=obj("a", 6)))
+    assert contents(store) == [obj("a", 8)]
+
+
+def test_deleting_the_successor_does_not_bring_back_the_predecessor() -> None:
+    store = listed(obj("a", 4, uid="old"), version=5)
+    store.observe(obj("a", 8, uid="new"))
+    store.forget(Uid("new"))
+    store.apply(Modified(object=obj("a", 6, uid="old")))
+    assert contents(store) == []
+
+
 def test_a_bulk_delete_shows_its_objects_as_leaving_until_the_watch_tells_more() -> None:
     store = listed(obj("a", 3), obj("b", 4, leaving=True), version=5)
     seen = changes(store)
@@ -284,6 +299,35 @@ def test_what_moved_out_of_the_part_that_was_looked_at_comes_back_with_the_watch
     assert contents(store) == []
     store.apply(Bookmark(resource_version="9"))
     assert contents(store) == [obj("a", 6, owner="y")]
+
+
+def test_what_moved_out_of_a_part_and_was_deleted_by_us_stays_away() -> None:
+    store = listed(obj("a", 1, owner="x"), version=5)
+    store.apply_partial_list(listing(version=9), store.begin_list(), everything)
+    store.forget(Uid("a"))
+    store.apply(Modified(object=obj("a", 6, owner="y")))
+    store.apply(Bookmark(resource_version="9"))
+    assert contents(store) == []
+    store.apply(Deleted(object=obj("a", 10, owner="y")))
+    assert store.tombstone_count == 0
+
+
+def test_what_was_held_back_does_not_outlive_our_own_later_deletion() -> None:
+    store = listed(obj("a", 1), version=5)
+    store.apply_partial_list(listing(version=9), store.begin_list(), everything)
+    store.apply(Modified(object=obj("a", 6)))
+    store.observe(obj("a", 10))
+    store.forget(Uid("a"))
+    store.apply(Bookmark(resource_version="9"))
+    assert contents(store) == []
+
+
+def test_what_was_held_back_and_is_not_in_the_next_list_is_gone() -> None:
+    store = listed(obj("a", 1), version=5)
+    store.apply_partial_list(listing(version=9), store.begin_list(), everything)
+    store.apply(Modified(object=obj("a", 6)))
+    relist(store, version=9)
+    assert contents(store) == []
 
 
 def test_a_look_again_that_is_behind_the_watch_changes_nothing() -> None:

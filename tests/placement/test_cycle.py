@@ -95,6 +95,12 @@ def test_room_is_kept_when_the_base_was_scheduled_before_this_cycle() -> None:
     )
 
 
+def test_a_waiting_pod_is_not_told_a_hundred_names() -> None:
+    kept = [scaled(f"s{index}", base_is_scheduled=True) for index in range(5)]
+    message = decide(nodes(10), *kept, loners=[pod("p")])[1]["p"]
+    assert message.endswith("room is kept for the minimum of s0, s1, s2 and 2 more")
+
+
 def test_nothing_is_kept_behind_another_controllers_gate() -> None:
     half = group("h", 2, behind_our_gate=pods("h", 1), behind_other_gates_count=1)
     held = gang("held", half, base="base", base_is_scheduled=True)

@@ -4,6 +4,7 @@ import pytest
 
 from grove.placement.capacity import Cluster
 from grove.placement.model import PodTerm, Requirement, Shape, WeightedPodTerm
+from grove.placement.neighbours import MOST_TERMS
 from tests.placement.worlds import HOST, RACK, decide, gang, group, node, pod, shape
 
 
@@ -127,3 +128,14 @@ def test_a_term_without_a_selector_matches_nobody() -> None:
     cluster.place(pod("server", labels=WEB), "a")
     nobody = PodTerm(topology_key=HOST, namespaces=None, has_selector=False)
     assert decide(cluster, loners=[pod("p", shape=shape(anti_affinity=(nobody,)))])[0] == {"p": "a"}
+
+
+def test_many_different_terms_are_counted_each_for_itself() -> None:
+    """More terms than are kept: those of this cycle are never dropped."""
+    count = MOST_TERMS + 1
+    cluster = Cluster([node("a", slots=count), node("b", slots=count)])
+    for index in range(count):
+        cluster.place(pod(f"server-{index}", labels={"app": f"app-{index}"}), "a")
+    asking = [pod(f"p-{index}", shape=shape(anti_affinity=(term(app=f"app-{index}"),))) for index in range(count)]
+    assert set(decide(cluster, loners=asking[:1])[0].values()) == {"b"}
+    assert list(decide(cluster, loners=asking)[0].values()) == ["b"] * count

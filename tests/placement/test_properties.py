@@ -1,6 +1,6 @@
 """What must hold for every cluster and every queue."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -44,6 +44,7 @@ def nodes_of(decisions: Decisions) -> dict[str, str]:
     return {binding.pod.name: binding.node for binding in decisions.bindings}
 
 
+@settings(deadline=None)
 @given(worlds(), gangs(st.integers(1, 3)), st.integers(0, 5))
 def test_no_node_is_ever_given_more_than_it_has(
     world: list[NodeView], queue: list[GangDemand], loner_count: int
@@ -56,6 +57,7 @@ def test_no_node_is_ever_given_more_than_it_has(
     assert not any(after.nodes[binding.node].is_cordoned for binding in decisions.bindings)
 
 
+@settings(deadline=None)
 @given(worlds(), gangs(st.integers(1, 3)), st.integers(0, 5))
 def test_every_waiting_pod_is_placed_or_told_why_exactly_once(
     world: list[NodeView], queue: list[GangDemand], loner_count: int
@@ -68,6 +70,7 @@ def test_every_waiting_pod_is_placed_or_told_why_exactly_once(
     assert all(unplaced.message for unplaced in decisions.unplaced)
 
 
+@settings(deadline=None)
 @given(worlds(), gangs(st.integers(1, 3)))
 def test_a_gang_gets_its_whole_minimum_or_nothing(world: list[NodeView], queue: list[GangDemand]) -> None:
     placed = nodes_of(schedule(Cluster(world), queue))
@@ -78,6 +81,7 @@ def test_a_gang_gets_its_whole_minimum_or_nothing(world: list[NodeView], queue: 
         )
 
 
+@settings(deadline=None)
 @given(worlds(), gangs(st.integers(1, 3)))
 def test_required_domains_are_respected(world: list[NodeView], queue: list[GangDemand]) -> None:
     placed = nodes_of(schedule(Cluster(world), queue))
@@ -90,6 +94,7 @@ def test_required_domains_are_respected(world: list[NodeView], queue: list[GangD
             assert None not in racks
 
 
+@settings(deadline=None)
 @given(worlds(), gangs(st.just(1)), st.integers(0, 9))
 def test_extras_and_lone_pods_never_take_room_from_a_minimum(
     world: list[NodeView], queue: list[GangDemand], loner_count: int
@@ -106,12 +111,14 @@ def gang_without_extras(each: GangDemand) -> GangDemand:
     return replace(each, groups=parts)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 9), st.integers(1, 9))
 def test_a_plain_gang_is_placed_exactly_when_there_is_room(slots: int, size: int) -> None:
     world = [node("a", slots=slots // 2), node("b", slots=slots - slots // 2)]
     assert bool(nodes_of(schedule(Cluster(world), [gang("g", group("a", size, size))]))) == (size <= slots)
 
 
+@settings(deadline=None)
 @given(worlds(), gangs(st.integers(1, 3)))
 def test_the_order_in_which_things_are_heard_of_does_not_matter(world: list[NodeView], queue: list[GangDemand]) -> None:
     assert schedule(Cluster(world), queue) == schedule(Cluster(reversed(world)), reversed(queue))

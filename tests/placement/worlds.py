@@ -31,7 +31,7 @@ def node(name: str, *, rack: str = "", zone: str = "", slots: int = 1, gpu: int 
     """A node with room for `slots` pods of one cpu each."""
     named = {HOST: name, RACK: rack, ZONE: zone, **facts.pop("labels", {})}
     labels = {key: value for key, value in named.items() if value}
-    allocatable = {"cpu": slots * ONE, PODS: 100 * ONE, "nvidia.com/gpu": gpu * ONE}
+    allocatable = {"cpu": slots * ONE, PODS: (100 + slots) * ONE, "nvidia.com/gpu": gpu * ONE}
     return NodeView(name=name, labels=labels, allocatable={k: v for k, v in allocatable.items() if v}, **facts)
 
 

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from grove.api.resources import PODCLIQUESETS, PODS
+from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
 from grove.errors import UserError
 from grove.kube.errors import ApiError
 from grove.sim.clock import run_virtual
@@ -134,6 +136,43 @@ def test_an_invalid_set_is_refused_and_nothing_is_created() -> None:
         assert world.objects(PODCLIQUESETS) == ()
 
     run(story, nodes=1)
+
+
+def training_set() -> dict[str, Any]:
+    manifest = small_set()
+    manifest["spec"]["workloadType"] = "Training"
+    manifest["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["restartPolicy"] = "Never"
+    return manifest
+
+
+def test_a_field_that_is_not_carried_out_yet_is_warned_about() -> None:
+    async def story(world: World) -> None:
+        (applied,) = await world.apply(training_set())
+        assert [warning.partition(":")[0] for warning in applied.warnings] == ["spec.workloadType"]
+
+    run(story, operator=None)
+
+
+def test_a_clique_is_judged_by_the_set_that_owns_it() -> None:
+    async def story(world: World) -> None:
+        await world.apply(training_set())
+        await world.settle()
+        with pytest.raises(ApiError, match='set "small" is a training set and does not scale'):
+            await world.scale(PODCLIQUES, "small-0-worker", 3)
+
+    run(story, nodes=3)
+
+
+def test_a_file_of_manifests_is_applied_in_order_and_once_more_without_harm(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        for _ in range(2):
+            applied = await world.apply(path)
+            assert [one.object["metadata"]["name"] for one in applied] == ["a", "b"]
+        assert [pcs.metadata.name for pcs in world.objects(PODCLIQUESETS)] == ["a", "b"]
+
+    path = tmp_path / "sets.yaml"
+    path.write_text(yaml.safe_dump_all([small_set("a"), small_set("b")]))
+    run(story, operator=None)
 
 
 def test_an_unknown_kind_is_refused_with_advice() -> None:

@@ -90,7 +90,7 @@ class GarbageCollector:
         match change.type:
             case ChangeType.ADDED:
                 self._places[uid] = _Place(change.served, change.entry.namespace, change.entry.name)
-                self._adopt(uid, metadata)
+                self._adopt(uid, change.entry)
             case ChangeType.DELETED:
                 del self._places[uid]
                 self._disown(uid, before or metadata)
@@ -99,15 +99,15 @@ class GarbageCollector:
             case ChangeType.MODIFIED if before is not None:
                 if metadata.get("ownerReferences") is not before.get("ownerReferences"):
                     self._disown(uid, before)
-                    self._adopt(uid, metadata)
+                    self._adopt(uid, change.entry)
         if change.type is not ChangeType.DELETED and _awaits_us(metadata):
             self._enqueue(uid)
 
-    def _adopt(self, uid: str, metadata: JsonObject) -> None:
-        for owner in metadata.get("ownerReferences", ()):
+    def _adopt(self, uid: str, entry: Entry) -> None:
+        for owner in entry.obj["metadata"].get("ownerReferences", ()):
             self._dependents.setdefault(owner["uid"], {})[uid] = None
             place = self._places.get(owner["uid"])
-            if place is None or self._is_in_foreground(place):
+            if place is None or not _reaches(place, entry.namespace) or self._is_in_foreground(place):
                 self._enqueue(uid)
 
     def _disown(self, uid: str, metadata: JsonObject) -> None:
@@ -152,7 +152,7 @@ class GarbageCollector:
         owners = _Owners([], [], [])
         for reference in metadata.get("ownerReferences", ()):
             owner = self._places.get(reference["uid"])
-            if owner is None or owner.namespace not in ("", place.namespace):
+            if owner is None or not _reaches(owner, place.namespace):
                 owners.dangling.append(reference)
             elif self._is_in_foreground(owner):
                 owners.waiting.append(reference)
@@ -208,6 +208,11 @@ class GarbageCollector:
     def _delete(self, place: _Place, entry: Entry, policy: str) -> None:
         options = {"propagationPolicy": policy, "preconditions": {"uid": entry.obj["metadata"]["uid"]}}
         self._server.handle(Request(method="DELETE", path=_path(place), body=msgspec.json.encode(options)))
+
+
+def _reaches(owner: _Place, namespace: str) -> bool:
+    """Owners own in their namespace; cluster-wide ones everywhere."""
+    return owner.namespace in ("", namespace)
 
 
 def _awaits_us(metadata: JsonObject) -> bool:

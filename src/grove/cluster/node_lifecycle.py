@@ -10,7 +10,8 @@ from random import Random
 import msgspec
 
 from grove.api.meta import JsonObject, to_wire
-from grove.clock import Clock, ceil_second
+from grove.api.times import ceil_second
+from grove.clock import Clock
 from grove.cluster.agenda import Agenda
 from grove.cluster.bound import BOUND_POD_VIEW, NODE_VIEW, BoundPod, BoundPods, Node, Taint, Toleration
 from grove.kube.client import Client

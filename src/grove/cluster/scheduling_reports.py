@@ -14,7 +14,8 @@ from grove.api.meta import ConditionStatus, JsonObject, NamespacedName, ObjectMe
 from grove.api.podgang import PodGang
 from grove.api.reasons import EventReason, Reason
 from grove.api.resources import EVENTS, PODGANGS
-from grove.clock import Clock, ceil_second
+from grove.api.times import ceil_second
+from grove.clock import Clock
 from grove.cluster.agenda import Agenda
 from grove.cluster.schedulable import SCHEDULABLE_PODS, SchedulablePod
 from grove.kube.cache import Store
@@ -78,8 +79,7 @@ class Reports:
         try:
             await self._tell(key, word)
         except ApiError as error:
-            # Gone or changed under us: if it still waits, the next cycle says so again.
-            return None if error.is_not_found or error.is_conflict else self._clock.now() + RETRY
+            return None if error.is_not_found or error.is_refusal else self._clock.now() + RETRY
         return None
 
     async def _tell(self, key: Key, word: Word) -> None:

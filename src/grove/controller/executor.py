@@ -49,6 +49,8 @@ class Outcome:
         self.created: list[tuple[int, str]] = []
         self.emits: list[Emit] = []
         self.errors: list[ApiError] = []
+        # Keys of chains that came through to their end.
+        self.finished: list[str] = []
         self.write_count = 0
         self.is_cut_short = False
 
@@ -83,13 +85,20 @@ class Executor:
         return outcome
 
     async def write_statuses(self, statuses: Sequence[StatusWrite], lane: str) -> Outcome:
-        return await self.carry_out([_as_chain(status) for status in statuses], lane)
+        outcome = await self.carry_out([_as_chain(status) for status in statuses], lane)
+        done = frozenset(outcome.finished)
+        outcome.emits += [emit for status in statuses if _key_of(status) in done for emit in status.on_success]
+        return outcome
 
     async def look(self, look: FreshLook) -> None:
         """List some pods afresh: a watch can be cut while others live."""
         mark = self._caches.pods.begin_list()
         listing = await self._client.list(PODS, namespace=look.namespace, label_selector=look.selector)
         self._caches.pods.apply_partial_list(listing, mark, lambda pod: pod.metadata.controller_uid == look.owner_uid)
+
+
+def _key_of(status: StatusWrite) -> str:
+    return f"status/{status.uid}"
 
 
 def _as_chain(status: StatusWrite) -> Chain:
@@ -103,7 +112,7 @@ def _as_chain(status: StatusWrite) -> Chain:
         subresource="status",
         reason="status follows what was observed",
     )
-    return Chain(key=f"status/{status.uid}", part=-1, stages=((patch,),))
+    return Chain(key=_key_of(status), part=-1, stages=((patch,),))
 
 
 class _Run:
@@ -134,6 +143,7 @@ class _Run:
             for start in range(0, len(stage), self._at_once):
                 if self._is_spent() or not await self._run_together(chain, stage[start : start + self._at_once]):
                     return
+        self._outcome.finished.append(chain.key)
 
     async def _run_together(self, chain: Chain, actions: Stage) -> bool:
         """False: at least one action did not come through, so what builds on it must wait."""
@@ -212,7 +222,8 @@ class _Run:
             if not (error.is_conflict or error.is_not_found):
                 raise
             await self._read_again(action.resource, action.namespace, action.name, action.uid)
-            raise _ChainEndedError from None
+            # What was read may be what we knew: only the error makes sure that the set is visited again.
+            raise
         self._caches.store(action.resource).observe(patched)
 
     async def _delete(self, action: Delete) -> None:
@@ -223,7 +234,7 @@ class _Run:
             if not error.is_conflict:
                 raise
             await self._read_again(action.resource, action.namespace, action.name, action.uid)
-            return
+            raise
         if left is None:
             store.forget(action.uid)
         else:

@@ -79,8 +79,6 @@ class Loop:
         statuses = self._pacer.choose(key, decided.statuses, self._clock.now())
         # Statuses first: a fact is written before the act that destroys its evidence.
         written = await self._executor.write_statuses(statuses, lane=key)
-        for status in statuses:
-            self._recorder.record(list(status.on_success))
         outcome = await self._executor.carry_out(decided.chains, lane=key)
         self._settle(key, decided, written, outcome)
 
@@ -92,7 +90,7 @@ class Loop:
 
     def _settle(self, key: Uid, decided: Plan, written: Outcome, outcome: Outcome) -> None:
         now = self._clock.now()
-        self._recorder.record(outcome.emits)
+        self._recorder.record([*written.emits, *outcome.emits])
         self._remember_failures(key, outcome, now)
         self._queue.wake_at(key, earliest(decided.wake_at, self._pacer.wake_at(key)))
         errors = (*written.errors, *outcome.errors)

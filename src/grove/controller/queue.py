@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from grove.api.meta import Uid
 from grove.clock import Clock
 
+SPARE_WAKES = 64
+
 
 class KeyQueue:
     """`take` waits for the next key that is due and not being visited; `done` frees it for its next visit."""
@@ -45,8 +47,11 @@ class KeyQueue:
         if instant is None:
             self._wake_of.pop(key, None)
             return
+        if self._wake_of.get(key) == instant:
+            return
         self._wake_of[key] = instant
         heapq.heappush(self._wakes, (instant, key))
+        self._drop_replaced_wakes()
         self._changed.set()
 
     async def take(self) -> Uid:
@@ -64,6 +69,12 @@ class KeyQueue:
         if key in self._again:
             self._again.discard(key)
             self.add(key)
+
+    def _drop_replaced_wakes(self) -> None:
+        """Keep the heap about as large as the number of keys, however often their wake-ups are replaced."""
+        if len(self._wakes) > 2 * len(self._wake_of) + SPARE_WAKES:
+            self._wakes = [(instant, key) for key, instant in self._wake_of.items()]
+            heapq.heapify(self._wakes)
 
     def _promote_due(self) -> None:
         now = self._clock.now()

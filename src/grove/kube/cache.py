@@ -95,6 +95,8 @@ class Store(Generic[T]):
         held = self._objects.get(uid)
         if held is not None:
             self._bury(held)
+        elif uid in self._missed:
+            self._forgotten[uid] = self._horizon
 
     def mark_leaving(self, uids: Iterable[Uid], at: datetime) -> None:
         """After a bulk delete, whose answer shows the past: leaving, until something newer or a later list is here."""
@@ -181,10 +183,12 @@ class Store(Generic[T]):
         uid = obj.metadata.uid
         version = _version(obj)
         held = self._objects.get(uid)
+        if uid in self._forgotten:
+            return
         if held is None:
             if list_version < self._missed.get(uid, _BEFORE_EVERYTHING):
                 self._held_back[uid] = obj
-            elif uid not in self._forgotten:
+            else:
                 self._enter(obj, version)
         elif version > _version(held) or (version == _version(held) and self._is_contradicted(uid, mark)):
             self._put(obj, held)

@@ -35,7 +35,7 @@ class Transport(Protocol):
     async def send(self, request: Request) -> Response: ...
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Lines of a watch, without their newline; entering raises `ApiError` if refused. Ends when the server ends it."""
+        """Lines of a watch, without their newline, until the server ends it; entering raises `ApiError` if refused."""
         ...
 
 

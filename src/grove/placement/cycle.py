@@ -71,7 +71,9 @@ class _Cycle:
 
     def place_minimum(self, gang: GangDemand) -> None:
         if not is_complete(gang):
-            self._wait(gang, WaitReason.GANG_IS_INCOMPLETE, explain_incomplete(gang))
+            # A gang of which every pod is gated has nobody to tell.
+            if any(group.pending for group in gang.groups):
+                self._wait(gang, WaitReason.GANG_IS_INCOMPLETE, explain_incomplete(gang))
             return
         if gang.needed_count:
             scope = minimum_scope(gang)
@@ -85,10 +87,8 @@ class _Cycle:
         """Nothing is bound: the room is only withheld from the extras of this cycle."""
         if gang.name in self._standing or not gang.is_scaled:
             return
-        if (
-            not gang.base_is_scheduled
-            and NamespacedName(namespace=gang.name.namespace, name=gang.base) not in self._standing
-        ):
+        base = NamespacedName(namespace=gang.name.namespace, name=gang.base)
+        if not gang.base_is_scheduled and base not in self._standing:
             return
         scope = reserved_scope(gang)
         if scope is not None and place_gang(self.scratch, scope):
@@ -149,8 +149,7 @@ class _Cycle:
 
     def _wait(self, gang: GangDemand, reason: WaitReason, message: str) -> None:
         pods = tuple(pod for group in gang.groups for pod in group.pending)
-        if pods:
-            self.unplaced.append(Unplaced(pods=pods, reason=reason, message=message, gang=gang.name))
+        self.unplaced.append(Unplaced(pods=pods, reason=reason, message=message, gang=gang.name))
 
 
 def _gang_order(gang: GangDemand) -> tuple[int, datetime, str, str]:

@@ -11,6 +11,7 @@ from grove.placement.fit import missing_resources, static_misfit
 from grove.placement.model import PODS, GangDemand, GroupDemand, NodeView, PodDemand, Shape
 from grove.placement.topology import Scope, find_node, hardest_first, home_domain, place_scope
 
+MOST_NAMES = 3
 _SINGULAR = {"have": "has", "are": "is", "carry": "carries", "lack": "lacks", "do": "does"}
 
 
@@ -40,7 +41,7 @@ def explain_pod(scratch: Scratch, pod: PodDemand, within: Domain = EVERYWHERE, k
     """Why one pod finds no node, and for which gangs room was kept that it might have had."""
     total = len(scratch.layout.nodes)
     place = f" in {_name(within)}" if within != EVERYWHERE else ""
-    kept = _listed(list(kept_for))
+    kept = _listed(_at_most(MOST_NAMES, list(kept_for)))
     suffix = f"; room is kept for the minimum of {kept}" if kept else ""
     return f"0/{total} nodes are available{place}: {_counted(scratch, pod, within)}{suffix}"
 
@@ -175,6 +176,10 @@ def _reason(scratch: Scratch, pod: PodDemand, node: NodeView) -> str:
 
 def _name(domain: Domain) -> str:
     return ", ".join(f"{key.rsplit('/', 1)[-1]}={value}" for key, value in domain.labels)
+
+
+def _at_most(count: int, names: list[str]) -> list[str]:
+    return names if len(names) <= count else [*names[:count], f"{len(names) - count} more"]
 
 
 def _listed(parts: list[str]) -> str:

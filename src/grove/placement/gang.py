@@ -51,7 +51,7 @@ def place_gang(scratch: Scratch, scope: Scope) -> bool:
 
 
 def _place_around_anchor(scratch: Scratch, scope: Scope) -> bool:
-    """Pods that want each other's company follow the first one: try it in every domain, not only in the first with room.
+    """Pods that want each other's company follow the first one: try it in every domain, not only in the first.
 
     Only for gangs without pack constraints, which are the better way to say this.
     """

@@ -6,49 +6,53 @@ where it stands - per value of the term's node label. Counts follow each placeme
 Not honoured: the preferences of pods already placed, and namespace selectors that need a namespace's labels.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from grove.placement.fit import meets
-from grove.placement.model import PodDemand, PodTerm, Shape
+from grove.placement.model import Operator, PodDemand, PodTerm, Shape
 
 # Counts of terms that no waiting pod uses any more are dropped when there are this many.
-MOST_TERMS = 512
+MOST_TERMS = 4096
 
 Counts = dict[str, int]
 # What to put back, newest last: counts[key] = value.
 Journal = list[tuple[dict[str, int], str, int]]
+Placed = Iterable[tuple[PodDemand, Mapping[str, str]]]
 
 
 class Neighbours:
     def __init__(self) -> None:
-        self._matching: dict[PodTerm, Counts] = {}
-        self._holders: dict[PodTerm, Counts] = {}
+        self._matching = _CountedTerms()
+        self._holders = _CountedTerms()
 
     def fork(self) -> "Neighbours":
         """An independent copy; usually there is nothing to copy."""
         fork = Neighbours()
-        fork._matching = {term: dict(counts) for term, counts in self._matching.items()}
-        fork._holders = {term: dict(counts) for term, counts in self._holders.items()}
+        fork._matching = self._matching.fork()
+        fork._holders = self._holders.fork()
         return fork
 
     @property
     def anyone_repels(self) -> bool:
-        return bool(self._holders)
+        return bool(self._holders.counts)
 
-    def watch(self, terms: Iterable[PodTerm], placed: Iterable[tuple[PodDemand, Mapping[str, str]]]) -> None:
+    def watch(self, terms: Iterable[PodTerm], placed: Placed) -> None:
         """Count these terms from now on. `placed` is only walked if one of them is new."""
-        new = [term for term in terms if term not in self._matching]
+        wanted = dict.fromkeys(terms)
+        new = [term for term in wanted if term not in self._matching.counts]
         if not new:
             return
-        if len(self._matching) + len(new) > MOST_TERMS:
-            self._matching.clear()
-        fresh: dict[PodTerm, Counts] = {term: {} for term in new}
+        if len(self._matching.counts) + len(new) > MOST_TERMS:
+            self._matching = _CountedTerms()
+            new = list(wanted)
+        fresh = _CountedTerms()
+        for term in new:
+            fresh.add(term)
         for pod, labels in placed:
-            for term, counts in fresh.items():
-                value = labels.get(term.topology_key)
-                if value is not None and matches(term, pod):
-                    counts[value] = counts.get(value, 0) + 1
-        self._matching.update(fresh)
+            for term, counts in fresh.matching(pod):
+                _bump(counts, labels.get(term.topology_key), 1, None)
+        for term, counts in fresh.counts.items():
+            self._matching.add(term).update(counts)
 
     def add(self, pod: PodDemand, labels: Mapping[str, str], journal: Journal | None = None) -> None:
         self._count(pod, labels, 1, journal)
@@ -56,22 +60,22 @@ class Neighbours:
     def remove(self, pod: PodDemand, labels: Mapping[str, str]) -> None:
         self._count(pod, labels, -1, None)
         for term in pod.shape.anti_affinity:
-            if not any(self._holders.get(term, {}).values()):
-                self._holders.pop(term, None)
+            if not any(self._holders.counts.get(term, {}).values()):
+                self._holders.discard(term)
 
-    def recount(self, placed: Iterable[tuple[PodDemand, Mapping[str, str]]]) -> None:
+    def recount(self, placed: Placed) -> None:
         """Labels of nodes changed: forget all counts and take those of the placed pods anew."""
-        self._matching.clear()
-        self._holders.clear()
+        self._matching = _CountedTerms()
+        self._holders = _CountedTerms()
         for pod, labels in placed:
             if pod.shape.anti_affinity:
                 self._count(pod, labels, 1, None)
 
     def _count(self, pod: PodDemand, labels: Mapping[str, str], step: int, journal: Journal | None) -> None:
         for term in pod.shape.anti_affinity:
-            _bump(self._holders.setdefault(term, {}), labels.get(term.topology_key), step, journal)
-        for term, counts in self._matching.items():
-            if matches(term, pod):
+            _bump(self._holders.add(term), labels.get(term.topology_key), step, journal)
+        if self._matching.counts:
+            for term, counts in self._matching.matching(pod):
                 _bump(counts, labels.get(term.topology_key), step, journal)
 
     def veto(self, pod: PodDemand) -> "Veto":
@@ -79,21 +83,77 @@ class Neighbours:
         shape = pod.shape
         attracted = []
         for term in shape.affinity:
-            counts = self._matching.get(term, {})
+            counts = self._matching.counts.get(term, {})
             # The first of a group that wants to be together may go anywhere.
             is_first = matches(term, pod) and not any(counts.values())
             attracted.append((term.topology_key, counts, is_first))
-        repelled = [(term.topology_key, self._matching.get(term, {})) for term in shape.anti_affinity]
-        unwelcome = [(term.topology_key, counts) for term, counts in self._holders.items() if matches(term, pod)]
+        repelled = [(term.topology_key, self._matching.counts.get(term, {})) for term in shape.anti_affinity]
+        unwelcome = [(term.topology_key, counts) for term, counts in self._holders.matching(pod)]
         return Veto(attracted, repelled, unwelcome)
 
     def score(self, shape: Shape, labels: Mapping[str, str]) -> int:
         """Preferred pod (anti-)affinity: the weight of each term for each matching pod in the node's domain."""
         return sum(
             preferred.weight
-            * self._matching.get(preferred.term, {}).get(labels.get(preferred.term.topology_key, ""), 0)
+            * self._matching.counts.get(preferred.term, {}).get(labels.get(preferred.term.topology_key, ""), 0)
             for preferred in shape.preferred_pods
         )
+
+
+class _CountedTerms:
+    """Terms with their counts, found by a label that a matching pod must have: thousands cost no more than one."""
+
+    def __init__(self) -> None:
+        self.counts: dict[PodTerm, Counts] = {}
+        self._by_label: dict[tuple[str, str], dict[PodTerm, None]] = {}
+        self._label_of: dict[PodTerm, tuple[str, str] | None] = {}
+        self._others: dict[PodTerm, None] = {}
+
+    def fork(self) -> "_CountedTerms":
+        fork = _CountedTerms()
+        for term, counts in self.counts.items():
+            fork.add(term).update(counts)
+        return fork
+
+    def add(self, term: PodTerm) -> Counts:
+        """The counts of this term, which is followed from now on."""
+        counts = self.counts.get(term)
+        if counts is None:
+            counts = self.counts[term] = {}
+            label = self._label_of[term] = self._best_label(term)
+            bucket = self._others if label is None else self._by_label.setdefault(label, {})
+            bucket[term] = None
+        return counts
+
+    def discard(self, term: PodTerm) -> None:
+        if self.counts.pop(term, None) is None:
+            return
+        label = self._label_of.pop(term)
+        if label is None:
+            del self._others[term]
+            return
+        del self._by_label[label][term]
+        if not self._by_label[label]:
+            del self._by_label[label]
+
+    def matching(self, pod: PodDemand) -> Iterator[tuple[PodTerm, Counts]]:
+        """The terms that match this pod."""
+        for label in pod.labels.items() if self._by_label else ():
+            for term in self._by_label.get(label, ()):
+                if matches(term, pod):
+                    yield term, self.counts[term]
+        for term in self._others:
+            if matches(term, pod):
+                yield term, self.counts[term]
+
+    def _best_label(self, term: PodTerm) -> tuple[str, str] | None:
+        """Of the labels that the term demands, the one with the fewest terms so far; None if there is none."""
+        labels = [
+            (requirement.key, requirement.values[0])
+            for requirement in term.requirements
+            if requirement.operator == Operator.IN and len(requirement.values) == 1
+        ]
+        return min(labels, key=lambda label: len(self._by_label.get(label, ())), default=None)
 
 
 class Veto:

@@ -142,12 +142,13 @@ def _by_room(scratch: Scratch, scope: Scope, key: str, within: Domain) -> tuple[
     for pod in scope.all_pods:
         counts[pod.shape] = counts.get(pod.shape, 0) + 1
     main = max(counts, key=lambda shape: counts[shape])
-    rooms = []
+    found = []
     for value in scratch.layout.values(key, within):
         domain = within.narrowed(key, value)
-        if all(_room(scratch, shape, domain) >= count for shape, count in counts.items()):
-            rooms.append((_room(scratch, main, domain), value, domain))
-    return tuple(domain for _, _, domain in sorted(rooms, key=lambda entry: entry[:2]))
+        rooms = {shape: _room(scratch, shape, domain) for shape in counts}
+        if all(rooms[shape] >= count for shape, count in counts.items()):
+            found.append((rooms[main], value, domain))
+    return tuple(domain for _, _, domain in sorted(found, key=lambda entry: entry[:2]))
 
 
 def _room(scratch: Scratch, shape: Shape, domain: Domain) -> int:

@@ -1,4 +1,4 @@
-"""A set that is being deleted: its pods and children go in bulk, then the set is let go.
+"""A set that is being deleted: its pods and children go in bulk, then the set is let go. All finalizers are here.
 
 Nothing is waited for: the garbage collector finishes what is left, by owner reference.
 """
@@ -6,7 +6,7 @@ Nothing is waited for: the garbage collector finishes what is left, by owner ref
 from typing import Any
 
 from grove.api import labels
-from grove.api.meta import Uid
+from grove.api.meta import ObjectMeta, Uid
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
 from grove.planner.actions import Chain, DeleteMany, Patch, Stage, chain
@@ -29,9 +29,31 @@ def plan_deletion(snapshot: Snapshot) -> tuple[Chain, ...]:
         return ()
     kept = tuple(name for name in pcs.metadata.finalizers if name != labels.SET_FINALIZER)
     let_go: Stage = (_patch_finalizers(pcs, kept, "all its children were deleted"),)
+    old = tuple(patch for replica in snapshot.replicas for patch in plan_old_finalizers(replica))
     if "orphan" in pcs.metadata.finalizers:
-        return chain("set", -1, let_go)
-    return chain("set", -1, _pods(context, snapshot.replicas), _children(context, snapshot.replicas), let_go)
+        return chain("set", -1, old, let_go)
+    return chain("set", -1, _pods(context, snapshot.replicas), old, _children(context, snapshot.replicas), let_go)
+
+
+def plan_old_finalizers(replica: ReplicaView) -> Stage:
+    """Objects of older versions carry finalizers of ours; nobody else will ever remove them."""
+    found: list[tuple[Resource[Any], ObjectMeta, str]] = [
+        *((PODCLIQUES, c.clique.metadata, labels.CLIQUE_FINALIZER) for c in replica.cliques.values()),
+        *((GROUPS, g.metadata, labels.GROUP_FINALIZER) for g in replica.groups.values()),
+    ]
+    return tuple(
+        Patch(
+            resource=resource,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+            patch={"metadata": {"finalizers": [name for name in metadata.finalizers if name != finalizer]}},
+            reason="a finalizer of an older version would hold it back",
+        )
+        for resource, metadata, finalizer in found
+        if finalizer in metadata.finalizers
+    )
 
 
 def _pods(context: SetContext, replicas: tuple[ReplicaView, ...]) -> Stage:

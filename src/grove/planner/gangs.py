@@ -2,6 +2,7 @@
 
 from grove.api.meta import JsonObject, NamespacedName, to_wire
 from grove.api.podgang import PodGang, PodGangSpec, PodGroup
+from grove.api.reasons import EventReason
 from grove.api.resources import PODGANGS
 from grove.planner.actions import Create, Emit, Patch
 from grove.planner.blueprint import GangBlueprint
@@ -57,7 +58,7 @@ def plan_gang_object(
             reason=f"gang {gang.name} names its pods before they are created",
             on_success=Emit(
                 subject=context.subject,
-                reason="PodGangCreateOrUpdateSuccessful",
+                reason=EventReason.GANG_SYNCED,
                 message="created PodGang",
                 names=(gang.name,),
             ),

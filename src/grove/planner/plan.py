@@ -54,7 +54,7 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
     if guard:
         return Plan(chains=guard)
     replicas = _plan_replicas(snapshot, now, memo or Memo())
-    status = set_status(snapshot, _add_up(snapshot, replicas), now)
+    status = set_status(snapshot, _add_up(replicas), now)
     return Plan(
         chains=_removals_first(snapshot, replicas),
         statuses=(*(s for replica in replicas for s in replica.statuses), *((status,) if status else ())),
@@ -82,7 +82,7 @@ def _removals_first(snapshot: Snapshot, replicas: list[ReplicaPlan]) -> tuple[Ch
     return tuple(chain for replica in ordered for chain in replica.chains)
 
 
-def _add_up(snapshot: Snapshot, replicas: list[ReplicaPlan]) -> SetFacts:
+def _add_up(replicas: list[ReplicaPlan]) -> SetFacts:
     waiting: list[GangStatus] = []
     available = updated = 0
     for replica in replicas:
@@ -94,13 +94,20 @@ def _add_up(snapshot: Snapshot, replicas: list[ReplicaPlan]) -> SetFacts:
         available_replicas=available,
         updated_replicas=updated,
         waiting_gangs=tuple(waiting),
-        failures=tuple(failure for view in snapshot.replicas for failure in view.failures),
+        failures=tuple(failure for replica in replicas for failure in replica.failures),
     )
 
 
 def _plan_invalid(snapshot: Snapshot, now: datetime) -> Plan:
     """A set that slipped past admission: said once, nothing touched, healed by the next change of its spec."""
-    facts = SetFacts(available_replicas=0, updated_replicas=0, waiting_gangs=(), failures=())
+    # What runs goes on running; it is not looked at, so the counts stay those that were known last.
+    last = snapshot.pcs.status
+    facts = SetFacts(
+        available_replicas=last.available_replicas,
+        updated_replicas=last.updated_replicas,
+        waiting_gangs=last.pod_gang_statuses,
+        failures=(),
+    )
     status = set_status(snapshot, facts, now)
     finding = Finding(
         about=f"podcliqueset/{snapshot.context.name}",

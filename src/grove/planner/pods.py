@@ -5,6 +5,7 @@ Not here: when a gate goes (`gates.py`), what happens when the server refuses po
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
+from math import inf
 
 import msgspec
 
@@ -54,6 +55,7 @@ def plan_pods(clique: CliqueView, referenced: tuple[str, ...], now: datetime) ->
     given_up = {entry.pod.metadata.uid for entry in surplus}
     kept = {index: pod for index, pod in keepers.items() if pod.metadata.uid not in given_up}
     ended = _latest_ended(clique)
+    names_of = _Names(clique, referenced)
     create: list[NewPod] = []
     waiting: dict[int, datetime] = {}
     for index in _free_indices(kept, clique.replicas):
@@ -62,7 +64,8 @@ def plan_pods(clique: CliqueView, referenced: tuple[str, ...], now: datetime) ->
         if due > now:
             waiting[index] = due
         else:
-            create.append(_new_pod(clique, index, referenced, before))
+            failures = _failures_in_a_row(before) + 1 if before else 0
+            create.append(NewPod(name=names_of.next_for(index), index=index, failures=failures))
     done_with = [
         PodToDelete(pod=pod, reason=f"pod {pod.metadata.name} ended ({pod.status.phase}) and is not needed any more")
         for pod in (*clique.succeeded, *clique.failed)
@@ -120,14 +123,14 @@ def _above_count(
 def _scale_in_order(pod: Pod, referenced: Collection[str], template_hash: str) -> tuple[object, ...]:
     """Least useful first. A choice once made is recorded by the gang no longer referencing the pod."""
     phases = {"Pending": 0, "Unknown": 1}
-    created = pod.metadata.creation_timestamp or _EPOCH
+    created = pod.metadata.creation_timestamp
     return (
         pod.metadata.name in referenced,
         pod.is_scheduled,
         phases.get(pod.status.phase, 2),
         pod.is_ready,
         pod.metadata.labels.get(labels.TEMPLATE_HASH) == template_hash,
-        -created.timestamp(),
+        -created.timestamp() if created else -inf,
         -pod_index(pod),
     )
 
@@ -143,15 +146,22 @@ def _free_indices(kept: Collection[int], replicas: int) -> list[int]:
     return free
 
 
-def _new_pod(clique: CliqueView, index: int, referenced: tuple[str, ...], before: Pod | None) -> NewPod:
-    prefix = names.pod_prefix(clique.name, index)
-    known = clique.gone_names.union(
-        pod.metadata.name for pod in (*clique.active, *clique.leaving, *clique.failed, *clique.succeeded)
-    )
-    name = next((name for name in referenced if name.startswith(prefix)), "")
-    while not name or name in known:
-        name = names.pod(clique.name, clique.uid, index, name)
-    return NewPod(name=name, index=index, failures=_failures_in_a_row(before) + 1 if before else 0)
+class _Names:
+    """The name a new pod gets: the one its gang reserved for the index, or the next that no pod had."""
+
+    def __init__(self, clique: CliqueView, referenced: tuple[str, ...]) -> None:
+        self._clique = clique
+        # The suffix has a fixed length: what is before it is the prefix of one index.
+        self._reserved = {name[: -names.SUFFIX_LENGTH]: name for name in reversed(referenced)}
+        self._used = clique.gone_names.union(
+            pod.metadata.name for pod in (*clique.active, *clique.leaving, *clique.failed, *clique.succeeded)
+        )
+
+    def next_for(self, index: int) -> str:
+        name = self._reserved.get(names.pod_prefix(self._clique.name, index), "")
+        while not name or name in self._used:
+            name = names.pod(self._clique.name, self._clique.uid, index, name)
+        return name
 
 
 def _failures_in_a_row(pod: Pod) -> int:

@@ -62,7 +62,13 @@ def is_below_minima(cliques: tuple[CliqueView, ...]) -> bool:
 
 
 def has_started(cliques: tuple[CliqueView, ...]) -> bool:
-    """Some pod is past our gate: the first placement of this gang has begun, and completeness guards no more."""
-    return any(not pod.is_behind_our_gate for clique in cliques for pod in clique.active) or any(
-        clique.succeeded for clique in cliques
+    """Some pod is past our gate: the first placement of this gang has begun, and completeness guards no more.
+
+    Ended and leaving pods tell it too: a gang whose last running pod failed is not a new one.
+    """
+    return any(clique.succeeded for clique in cliques) or any(
+        not pod.is_behind_our_gate
+        for clique in cliques
+        for pods in (clique.active, clique.failed, clique.leaving)
+        for pod in pods
     )

@@ -5,7 +5,6 @@ The order of the story is here; each question is answered in its own file.
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 
@@ -14,7 +13,7 @@ from grove.api.meta import JsonObject, ObjectMeta
 from grove.api.podcliqueset import GangStatus
 from grove.api.podgang import GangPhase, PodGang
 from grove.api.reasons import EventReason, FindingReason
-from grove.api.resources import GROUPS, PODCLIQUES, PODS, SERVICES, Resource
+from grove.api.resources import GROUPS, PODCLIQUES, PODS, SERVICES
 from grove.planner.actions import (
     Action,
     Chain,
@@ -35,6 +34,7 @@ from grove.planner.actions import (
 )
 from grove.planner.availability import is_available
 from grove.planner.blueprint import CliqueBlueprint, GangBlueprint, GroupBlueprint, ReplicaBlueprint, draw_replica
+from grove.planner.deletion import plan_old_finalizers
 from grove.planner.gangs import draw_gang_spec, plan_gang_object, referenced_names
 from grove.planner.gates import GateVerdict, base_placement, gang_gate, gate_finding, plan_gates
 from grove.planner.objects import build_clique, build_group, build_service, build_service_spec
@@ -51,7 +51,7 @@ from grove.planner.status import (
     is_newest,
     is_replica_available,
 )
-from grove.planner.views import CliqueView, ReplicaView
+from grove.planner.views import CliqueView, ReplicaView, pod_index
 
 FIRST_RETRY = timedelta(seconds=5)
 LONGEST_RETRY = timedelta(minutes=5)
@@ -69,6 +69,8 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
     is_updated: bool = False
     waiting_gangs: tuple[GangStatus, ...] = ()
     refused_gang_count: int = 0
+    # Refusals of what is still wanted.
+    failures: tuple[Failure, ...] = ()
 
 
 class GangState(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +113,9 @@ def plan_replica(
     live_scale = {group.metadata.name: group.spec.replicas for group in replica.groups.values()}
     blueprint = draw_replica(context, replica.index, live_scale)
     removals = _plan_group_replica_removals(context, replica, blueprint)
-    retries = _Retries(replica.failures, now)
     states = _gang_states(replica, blueprint, removals.busy_gangs, now, gangs_ahead_count)
+    failures = _open_failures(replica, blueprint, states)
+    retries = _Retries(failures, now)
     verdicts = _verdicts(states)
     builds = _plan_builds(context, replica, blueprint, states, retries, now)
     gates = tuple(
@@ -140,6 +143,7 @@ def plan_replica(
         ),
         waiting_gangs=tuple(status for state in states for status in _waiting_gang(state)),
         refused_gang_count=sum(state.refusal is not None for state in states),
+        failures=failures,
     )
 
 
@@ -154,7 +158,7 @@ def _plan_removal(
     stages = plan_replica_removal(context, replica, base_name, why)
     finding = Finding(about=f"podgang/{base_name}", reason=reason, message=f"replica {replica.index} goes: {why}")
     return ReplicaPlan(
-        chains=chain(base_name, replica.index, _strip_finalizers(replica), *stages),
+        chains=chain(base_name, replica.index, plan_old_finalizers(replica), *stages),
         findings=(finding,),
         # Not wanted or not there yet: the set is not updated as long as this replica is in between.
         is_updated=replica.index >= context.spec.replicas,
@@ -213,27 +217,6 @@ def _group_replica_index(metadata: ObjectMeta) -> int:
     return int(value) if value.isdecimal() else -1
 
 
-def _strip_finalizers(replica: ReplicaView) -> Stage:
-    """Objects of older versions carry finalizers of ours; nobody else will ever remove them."""
-    found: list[tuple[Resource[Any], ObjectMeta, str]] = [
-        *((PODCLIQUES, c.clique.metadata, labels.CLIQUE_FINALIZER) for c in replica.cliques.values()),
-        *((GROUPS, g.metadata, labels.GROUP_FINALIZER) for g in replica.groups.values()),
-    ]
-    return tuple(
-        Patch(
-            resource=resource,
-            namespace=metadata.namespace,
-            name=metadata.name,
-            uid=metadata.uid,
-            resource_version=metadata.resource_version,
-            patch={"metadata": {"finalizers": [name for name in metadata.finalizers if name != finalizer]}},
-            reason="a finalizer of an older version holds it back",
-        )
-        for resource, metadata, finalizer in found
-        if metadata.is_leaving and finalizer in metadata.finalizers
-    )
-
-
 # --- what is decided per gang ----------------------------------------------------------------------------------------
 
 
@@ -252,11 +235,33 @@ def _gang_states(
             continue
         current = replica.gangs.get(gang.name)
         cliques = {c.name: replica.cliques[c.name] for c in gang.cliques if _is_present(replica, c.name)}
-        refusal = gang_refusal(tuple(cliques.values()), replica.failures, gangs_ahead_count=ahead)
-        ahead += refusal is not None
         pods = {name: plan_pods(view, referenced_names(current, name), now) for name, view in cliques.items()}
+        refusal = gang_refusal(tuple(cliques.values()), _still_refused(replica, pods), gangs_ahead_count=ahead)
+        ahead += refusal is not None
         states.append(GangState(blueprint=gang, gang=current, cliques=cliques, pods=pods, refusal=refusal))
     return tuple(states)
+
+
+def _still_refused(replica: ReplicaView, pods: dict[str, CliquePods]) -> tuple[Failure, ...]:
+    """Refusals of pods that are still missing; one that nobody wants any more refuses nothing."""
+    wanted = {pods_failure_key(name) for name, clique in pods.items() if clique.create}
+    return tuple(failure for failure in replica.failures if failure.key in wanted)
+
+
+def _open_failures(
+    replica: ReplicaView, blueprint: ReplicaBlueprint, states: tuple[GangState, ...]
+) -> tuple[Failure, ...]:
+    """The refusals of everything that is still missing."""
+    if not replica.failures:
+        return ()
+    wanted = {
+        *(f"services/{name}" for name in (blueprint.name,) if name not in replica.services),
+        *(f"podcliquescalinggroups/{g.name}" for g in blueprint.groups if g.name not in replica.groups),
+        *(f"podcliques/{c.name}" for c in blueprint.cliques if c.name not in replica.cliques),
+        *(f"podgangs/{g.name}" for g in blueprint.gangs if g.name not in replica.gangs),
+        *(pods_failure_key(name) for state in states for name, pods in state.pods.items() if pods.create),
+    }
+    return tuple(failure for failure in replica.failures if failure.key in wanted)
 
 
 def _is_present(replica: ReplicaView, clique_name: str) -> bool:
@@ -353,11 +358,11 @@ def _plan_builds(
         for stage in (objects, cliques, gangs)
     ]
     return (
-        (*_strip_finalizers(replica), *_plan_strangers(context, replica, blueprint)),
+        (*plan_old_finalizers(replica), *_plan_strangers(context, replica, blueprint)),
         *allowed,
-        tuple(action for state in states for action in _plan_surplus(context, state, now)),
+        tuple(action for state in states for action in _plan_surplus(state, now)),
         *(stage for state in states for stage in _plan_new_pods(state, now)),
-        tuple(action for state in states for action in _plan_ended(context, state)),
+        tuple(action for state in states for action in _plan_ended(state, now)),
     )
 
 
@@ -504,26 +509,27 @@ def _create_pod(clique: CliqueView, mold: PodMold, new: NewPod) -> Create:
     )
 
 
-def _plan_surplus(context: SetContext, state: GangState, now: datetime) -> Iterable[Action]:
+def _plan_surplus(state: GangState, now: datetime) -> Iterable[Action]:
     """Pods above the count; and those of a refused gang that gives its waiting pods back."""
+    refusal = state.refusal
+    if refusal is not None and refusal.give_back_at is not None and refusal.give_back_at <= now:
+        why = "the gang is refused its minimum and gives its waiting pods back"
+        for clique in state.views:
+            yield from (_delete_pod(clique, pod.metadata, why) for pod in clique.active)
+        return
     for name, pods in state.pods.items():
-        clique = state.cliques[name]
         for entry in pods.delete:
             if entry.pod.is_active:
-                yield _delete_pod(clique, entry.pod.metadata, entry.reason)
-    refusal = state.refusal
-    if refusal is None or refusal.give_back_at is None or refusal.give_back_at > now:
-        return
-    for clique in state.views:
-        for pod in clique.active:
-            yield _delete_pod(clique, pod.metadata, "the gang is refused its minimum and gives its waiting pods back")
+                yield _delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)
 
 
-def _plan_ended(context: SetContext, state: GangState) -> Iterable[Action]:
-    """After their replacements were created: they carry on the count of failures."""
+def _plan_ended(state: GangState, now: datetime) -> Iterable[Action]:
+    """After their replacements were created, which carry on the count of failures; never before."""
+    may_create = _may_create_pods(state, now)
     for name, pods in state.pods.items():
+        unreplaced = {} if may_create else {new.index: None for new in pods.create}
         for entry in pods.delete:
-            if not entry.pod.is_active:
+            if not entry.pod.is_active and pod_index(entry.pod) not in unreplaced:
                 yield _delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)
 
 

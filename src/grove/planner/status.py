@@ -23,7 +23,7 @@ from grove.api.podgang import GangPhase, PodGang, PodGangStatus
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, Resource
 from grove.api.scalinggroup import PodCliqueScalingGroup, ScalingGroupStatus
-from grove.clock import ceil_second
+from grove.api.times import ceil_second
 from grove.planner.actions import Emit, Failure, Severity, StatusWrite, Subject, subject_of
 from grove.planner.availability import (
     Verdict,
@@ -358,7 +358,8 @@ def _scheduled(status: AnyStatus) -> int:
 
 def _status_patch(old: JsonObject, new: JsonObject) -> JsonObject:
     """The top-level fields that differ; lists are replaced whole, as merge patches do."""
-    if old.get("observedGeneration") is None:
+    # Gangs have no observedGeneration; their phase tells as well whether we wrote before.
+    if old.get("observedGeneration") is None and old.get("phase") is None:
         old = {}
     patch = {key: value for key, value in new.items() if key not in old or old[key] != value}
     patch.update({key: None for key in old if key not in new})

@@ -220,6 +220,9 @@ class FaultyTransport:
         now = self._clock.monotonic()
         return now + self._random.uniform(*self.plan.watch_latency) if self.plan.watch_latency[1] > 0 else now
 
+    def holds_back(self, at: float, plural: str) -> bool:
+        return plural in self._thawed or at > self._clock.monotonic() or self.crashed.is_set()
+
     async def await_delivery(self, at: float, plural: str) -> None:
         if at > self._clock.monotonic():
             await self._clock.sleep(at - self._clock.monotonic())
@@ -260,7 +263,8 @@ class _SlowLines:
             self._arrived.clear()
             await self._arrived.wait()
         at, line = self._on_the_way[0]
-        await self._transport.await_delivery(at, self._plural)
+        if self._transport.holds_back(at, self._plural):
+            await self._transport.await_delivery(at, self._plural)
         self._on_the_way.popleft()
         if line is None:
             raise StopAsyncIteration

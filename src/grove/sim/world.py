@@ -38,6 +38,7 @@ from grove.kube.limits import WriteLimiter
 from grove.kube.transport import MERGE_PATCH, Request, Response
 from grove.sim.admission import admission_of
 from grove.sim.faults import CALM, FaultPlan, FaultyTransport, Write
+from grove.sim.invariants import Invariants
 from grove.sim.timeline import Timeline
 
 T = TypeVar("T", bound=HasMetadata)
@@ -105,6 +106,8 @@ class World:
         self.clock: Clock = LoopClock(EPOCH)
         self.server = ApiServer(self.clock, self._random("server"), admission=admission_of(lambda: self.server.store))
         self._changed = asyncio.Event()
+        self.invariants = Invariants(self.clock)
+        self.server.store.subscribe(self.invariants.observe)
         self.server.store.subscribe(lambda *_: self._changed.set())
         self.user = self._connect("user", CALM)
         self.client = Client(self.user, self.clock)
@@ -164,6 +167,10 @@ class World:
     def writes_by(self, who: str) -> tuple[Write, ...]:
         """Of `user`, `operator` (all its lives), `scheduler`, `kubelet` or `nodes`; what reached the server."""
         return self.timeline.writes_by(who)
+
+    def check(self) -> None:
+        """Raises `InvariantBroken` if a safety rule did not hold at any moment so far."""
+        self.invariants.check()
 
     # Time
 

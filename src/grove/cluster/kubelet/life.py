@@ -7,6 +7,7 @@ Carrying the steps out is `simulated.py`'s.
 import zlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 import msgspec
 
@@ -330,6 +331,8 @@ def _condition_change(pod: BoundPod, type_: str, status: bool, reason: str, now:
     return change
 
 
+# One status repeats the same instant many times.
+@lru_cache(maxsize=16)
 def _wire_time(instant: datetime | None) -> str | None:
     return None if instant is None else instant.strftime("%Y-%m-%dT%H:%M:%SZ")
 

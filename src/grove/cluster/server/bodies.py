@@ -1,5 +1,6 @@
 """Reading request bodies and the options that come in a query, before any rule of a kind is asked."""
 
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -33,6 +34,8 @@ def read_object(served: Served, request: Request) -> JsonObject:
 def as_kind(served: Served, obj: JsonObject) -> JsonObject:
     """The same object, `kind` and `apiVersion` first; raises 400 if they are others than the path says."""
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    if kind == served.kind and api_version == served.api_version and _is_tidy(obj):
+        return obj
     if served.is_custom and not kind:
         raise bad_request("Object 'Kind' is missing in the request body")
     if api_version and api_version != served.api_version:
@@ -43,6 +46,10 @@ def as_kind(served: Served, obj: JsonObject) -> JsonObject:
     if kind and kind != served.kind:
         raise bad_request(f'{kind} in version "{served.version}" cannot be handled as a {served.kind}')
     return {"kind": served.kind, "apiVersion": served.api_version, **_rest(obj)}
+
+
+def _is_tidy(obj: JsonObject) -> bool:
+    return [*islice(obj, 2)] == ["kind", "apiVersion"] and None not in obj.values()
 
 
 def _rest(obj: JsonObject) -> JsonObject:

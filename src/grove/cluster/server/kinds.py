@@ -112,7 +112,7 @@ def _prepared_crd(context: Context, obj: JsonObject) -> JsonObject:
 def _quota_errors(obj: JsonObject) -> list[FieldError]:
     spec = obj.get("spec") or {}
     errors = [unsupported_field(f"spec.{field}") for field in ("scopes", "scopeSelector") if spec.get(field)]
-    hard = spec.get("hard") or {}
+    hard = spec.get("hard", {})
     if not isinstance(hard, dict):
         return [*errors, invalid("spec.hard", hard, "must be an object")]
     for name, quantity in hard.items():

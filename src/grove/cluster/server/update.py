@@ -38,8 +38,8 @@ def change_object(
     Nothing is stored when nothing changed. An object that only waited for its last finalizer goes.
     """
     served, old = target.served, entry.obj
+    candidate = as_kind(served, candidate)
     if candidate["metadata"] is not old["metadata"]:
-        candidate = as_kind(served, candidate)
         _check_identity(target, old, candidate)
     if target.subresource == "status":
         new = _status_only(served, old, candidate)

@@ -1,0 +1,117 @@
+"""Admission as a whole: defaults, warnings, and no body that breaks it."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import settings as run_settings
+from hypothesis import strategies as st
+
+from grove.admission.review import review
+from grove.api.admission import AdmissionAnswer, AdmissionRequest, Operation
+from grove.api.defaulting import default_podcliqueset
+from grove.api.meta import JsonObject
+from grove.api.validation.settings import Settings
+from tests.admission.asking import created, texts, updated
+from tests.api.manifests import clique, manifest
+
+_DELAYED = manifest(template={"terminationDelay": "4h"})
+_WARNING = (
+    "spec.template.terminationDelay: gang termination is not carried out yet: "
+    "a gang below its minimum is repaired pod by pod"
+)
+
+
+def test_a_good_set_comes_back_with_its_defaults() -> None:
+    assert created(manifest()) == AdmissionAnswer(object=default_podcliqueset(manifest()))
+
+
+def test_a_refused_set_does_not_come_back() -> None:
+    assert created(manifest(replicas=-1)).object is None
+
+
+def test_a_field_that_is_not_carried_out_yet_is_a_warning() -> None:
+    assert created(_DELAYED).warnings == (_WARNING,)
+
+
+def test_a_write_that_changes_nothing_of_it_does_not_repeat_the_warning() -> None:
+    relabelled = manifest(template={"terminationDelay": "4h"}, metadata={"labels": {"a": "b"}})
+    assert updated(_DELAYED, relabelled) == AdmissionAnswer(object=default_podcliqueset(relabelled))
+
+
+def test_a_scale_request_is_judged_but_not_lectured() -> None:
+    def scaled(replicas: int) -> AdmissionAnswer:
+        new = {**_DELAYED, "spec": {**_DELAYED["spec"], "replicas": replicas}}
+        return review(
+            AdmissionRequest(
+                operation=Operation.UPDATE,
+                group="grove.io",
+                plural="podcliquesets",
+                subresource="scale",
+                object=new,
+                old=_DELAYED,
+            )
+        )
+
+    assert (scaled(4).warnings, texts(scaled(4)), texts(scaled(-1))) == (
+        (),
+        [],
+        ["spec.replicas: Invalid value: -1: must be at least 0"],
+    )
+
+
+def test_a_changed_template_warns_that_running_pods_keep_theirs() -> None:
+    answer = updated(manifest(), manifest(clique(labels={"a": "b"})))
+    assert answer.warnings == (
+        "spec.template.cliques[0]: rolling updates are not carried out yet: existing pods keep the template they have",
+    )
+
+
+def test_an_installation_says_which_schedulers_and_features_it_has() -> None:
+    json = manifest(clique(pod={"schedulerName": "mine"}), metadata={"annotations": {"grove.io/mnnvl-group": "one"}})
+    equipped = Settings(schedulers=("mine",), default_scheduler="mine")
+    bare = Settings(schedulers=("mine",), default_scheduler="mine", is_mnnvl_enabled=False)
+    assert (texts(created(json, settings=equipped)), texts(created(json, settings=bare))) == (
+        [],
+        [
+            (
+                'metadata.annotations[grove.io/mnnvl-group]: Invalid value: "one": '
+                'multi-node NVLink is switched off here: remove it, or write "none"'
+            )
+        ],
+    )
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 2**40) | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+_GOOD = manifest(
+    clique("a", labels={"x": "y"}, spec={"autoScalingConfig": {"maxReplicas": 3}}),
+    template={"topologyConstraint": {"pack": {"required": "rack"}}, "resourceSharing": [{"name": "x", "scope": "y"}]},
+    groups=({"name": "g", "cliqueNames": ["a"], "scaleConfig": {"maxReplicas": 2}},),
+    metadata={"annotations": {"a": "b"}},
+    trainingSpec={"maxRuntime": "1h"},
+)
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place inside a JSON value."""
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for step, inner in steps for place in _places(inner, (*path, step)))]
+
+
+def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    copied = dict(value) if isinstance(value, dict) else list(value)
+    copied[path[0]] = _with(value[path[0]], path[1:], new)
+    return copied
+
+
+@run_settings(max_examples=400, deadline=None)
+@given(st.sampled_from([place for place in _places(_GOOD) if place]), _JSON)
+def test_no_body_breaks_admission(place: tuple[Any, ...], junk: Any) -> None:
+    broken: JsonObject = _with(_GOOD, place, junk)
+    for answer in (created(broken), updated(_GOOD, broken), updated(broken, _GOOD), updated(broken, broken)):
+        assert answer.is_allowed == (answer.object is not None)

@@ -1,0 +1,270 @@
+"""Following a kind: what happens when lists and watches break in every way a server knows."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+
+from grove.api.meta import JsonObject
+from grove.api.pod import Pod
+from grove.api.resources import PODS
+from grove.clock import LoopClock
+from grove.cluster.inprocess import InProcessTransport
+from grove.cluster.server import ApiServer
+from grove.kube.cache import Store
+from grove.kube.client import Client
+from grove.kube.errors import ApiError, ConnectionLost
+from grove.kube.transport import Response
+from grove.kube.watch import BackOff, ListAll, Reflector, State, WatchFrom
+from grove.sim.clock import run_virtual
+from tests.kube.scripted import (
+    ScriptedTransport,
+    Silence,
+    bookmark,
+    error_line,
+    line,
+    page,
+    pod_json,
+    refusal,
+)
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Followed:
+    """A reflector on a script, and the states it went through."""
+
+    def __init__(self, transport: ScriptedTransport) -> None:
+        self.clock = LoopClock(EPOCH)
+        self.store = Store[Pod]()
+        client = Client(transport, self.clock)
+        self.reflector = Reflector(client, PODS, self.store, self.clock, Random(0))
+        self.states: list[State] = [ListAll()]
+        self.times: list[float] = [0.0]
+
+    async def take(self, steps: int) -> "Followed":
+        for _ in range(steps):
+            self.states.append(await self.reflector.step(self.states[-1]))
+            self.times.append(self.clock.monotonic())
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        return [pod.metadata.name for pod in self.store.values()]
+
+
+def follow(transport: ScriptedTransport, steps: int) -> Followed:
+    async def main() -> Followed:
+        return await Followed(transport).take(steps)
+
+    return run_virtual(main())
+
+
+def test_it_lists_then_watches_from_the_list() -> None:
+    transport = ScriptedTransport(
+        [page(pod_json("a", 4), version=5)],
+        [[line("ADDED", pod_json("b", 6)), line("DELETED", pod_json("a", 7)), Silence(300)]],
+    )
+    followed = follow(transport, 2)
+    assert followed.names == ["b"]
+    assert followed.states == [ListAll(), WatchFrom(resource_version="5"), WatchFrom(resource_version="7")]
+    assert (followed.reflector.listed.is_set(), followed.reflector.restarts) == (True, 0)
+
+
+def test_a_watch_that_ends_in_order_goes_on_where_it_was() -> None:
+    transport = ScriptedTransport(
+        [page(version=5)],
+        [[Silence(300)], [bookmark(8), Silence(300)], [line("ADDED", pod_json("a", 9)), Silence(300)]],
+    )
+    followed = follow(transport, 4)
+    assert transport.watched_from == ["5", "5", "8"]
+    assert followed.states[-1] == WatchFrom(resource_version="9")
+    assert followed.reflector.restarts == 0
+
+
+def test_a_watch_that_breaks_is_resumed_after_a_moment() -> None:
+    transport = ScriptedTransport(
+        [page(version=5)], [[line("ADDED", pod_json("a", 6)), Silence(2), ConnectionLost("cut")], [Silence(300)]]
+    )
+    followed = follow(transport, 4)
+    assert transport.watched_from == ["5", "6"]
+    match followed.states[2]:
+        case BackOff(seconds=seconds, then=then):
+            assert 0.05 <= seconds <= 0.1
+            assert then == WatchFrom(resource_version="6", failures=1)
+        case other:
+            pytest.fail(f"expected to back off, not {other}")
+    assert followed.reflector.restarts == 1
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param([error_line(410, "Expired")], id="as an event"),
+        pytest.param([ApiError(410, "Gone", "too old")], id="as a refusal"),
+    ],
+)
+def test_a_version_that_is_too_old_makes_it_list_again_at_once(told: list[bytes | Silence | ApiError]) -> None:
+    transport = ScriptedTransport([page(pod_json("a", 4), version=5), page(pod_json("b", 8), version=9)], [told])
+    followed = follow(transport, 3)
+    assert followed.states[2:] == [ListAll(failures=1), WatchFrom(resource_version="9", failures=1)]
+    assert followed.names == ["b"]
+    assert followed.times[-1] == 0.0
+
+
+def test_a_server_that_always_says_too_old_is_not_asked_in_a_hurry() -> None:
+    lists: list[Response | ApiError | Silence] = [page(version=5)] * 30
+    transport = ScriptedTransport(lists, [[error_line(410, "Expired")]] * 30)
+    followed = follow(transport, 60)
+    assert len(transport.watched_from) <= 25
+    assert followed.times[-1] > 100
+
+
+def test_a_silent_watch_is_restarted() -> None:
+    transport = ScriptedTransport([page(version=5)], [[Silence()], [Silence(300)]])
+    followed = follow(transport, 4)
+    assert transport.watched_from == ["5", "5"]
+    assert 330 <= followed.times[2] <= 630
+    assert followed.reflector.restarts == 1
+
+
+def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_hurry() -> None:
+    transport = ScriptedTransport([page(version=5)], [[]] * 30)
+    followed = follow(transport, 25)
+    delays = [state.seconds for state in followed.states if isinstance(state, BackOff)]
+    longest = [min(30.0, 0.1 * 2**power) for power in range(len(delays))]
+    assert all(full / 2 <= delay <= full for delay, full in zip(delays, longest, strict=True))
+    assert len(delays) == 12
+
+
+def test_a_list_that_fails_is_tried_again_no_sooner_than_asked() -> None:
+    transport = ScriptedTransport(
+        [ConnectionLost("down"), refusal(429, "TooManyRequests", retry_after=17), page(pod_json("a", 4), version=5)]
+    )
+    followed = follow(transport, 5)
+    assert followed.states[-1] == WatchFrom(resource_version="5", failures=2)
+    assert isinstance(followed.states[3], BackOff)
+    assert followed.states[3].seconds == 17.0
+    assert followed.names == ["a"]
+
+
+def test_a_list_that_hangs_is_given_up() -> None:
+    transport = ScriptedTransport([Silence(), page(version=5)])
+    followed = follow(transport, 1)
+    assert followed.times[-1] == 120.0
+    assert isinstance(followed.states[-1], BackOff)
+
+
+@pytest.mark.parametrize(
+    ("code", "then"),
+    [
+        pytest.param(500, WatchFrom(resource_version="5", failures=1), id="a server error resumes"),
+        pytest.param(429, WatchFrom(resource_version="5", failures=1), id="overload resumes"),
+        pytest.param(504, ListAll(failures=1), id="a version from the future lists again"),
+        pytest.param(403, ListAll(failures=1), id="a refusal lists again"),
+    ],
+)
+def test_where_it_goes_on_depends_on_the_error(code: int, then: State) -> None:
+    followed = follow(ScriptedTransport([page(version=5)], [[ApiError(code, "X", "x")]]), 2)
+    assert isinstance(followed.states[-1], BackOff)
+    assert followed.states[-1].then == then
+
+
+def test_lines_that_cannot_be_read_are_counted_and_passed_over() -> None:
+    broken = pod_json("a", 6) | {"status": {"phase": 3}}
+    transport = ScriptedTransport(
+        [page(pod_json("a", 4), version=5)],
+        [[b"{", line("MODIFIED", broken), line("ADDED", pod_json("b", 7)), Silence(300)]],
+    )
+    followed = follow(transport, 2)
+    assert (followed.names, followed.reflector.unreadable_count) == (["a", "b"], 2)
+    assert followed.states[-1] == WatchFrom(resource_version="7")
+
+
+# On the embedded cluster
+
+
+def manifest(name: str) -> JsonObject:
+    spec = {"containers": [{"name": "main", "image": "pause"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+class Cluster:
+    def __init__(self, *, history: int = 1000) -> None:
+        self.clock = LoopClock(EPOCH)
+        self.server = ApiServer(self.clock, Random(1), history=history)
+        self.client = Client(InProcessTransport(self.server, self.clock), self.clock)
+        self.store = Store[Pod]()
+        self.reflector = Reflector(self.client, PODS, self.store, self.clock, Random(2))
+
+    async def pods(self) -> list[Pod]:
+        return sorted((await self.client.list(PODS)).items, key=_name)
+
+
+def _name(pod: Pod) -> str:
+    return pod.metadata.name
+
+
+def test_on_a_cluster_the_cache_becomes_what_the_server_holds() -> None:
+    async def main() -> tuple[list[Pod], list[Pod], int]:
+        cluster = Cluster()
+        await cluster.client.create(PODS, "default", manifest("early"))
+        task = asyncio.create_task(cluster.reflector.run())
+        await cluster.reflector.listed.wait()
+        for number in range(20):
+            await cluster.client.create(PODS, "default", manifest(f"p{number:02}"))
+        await cluster.client.delete(PODS, "default", "p03")
+        await cluster.client.patch(PODS, "default", "p04", {"metadata": {"labels": {"a": "b"}}})
+        await cluster.clock.sleep(2000)
+        task.cancel()
+        return sorted(cluster.store.values(), key=_name), await cluster.pods(), cluster.reflector.restarts
+
+    cached, held, restarts = run_virtual(main())
+    assert cached == held
+    assert (len(held), restarts) == (20, 0)
+
+
+def test_on_a_cluster_a_forgotten_past_is_listed_again() -> None:
+    async def main() -> tuple[list[Pod], list[Pod]]:
+        cluster = Cluster(history=5)
+        state = await cluster.reflector.step(ListAll())
+        for number in range(20):
+            await cluster.client.create(PODS, "default", manifest(f"p{number:02}"))
+        state = await cluster.reflector.step(state)
+        assert state == ListAll(failures=1)
+        await cluster.reflector.step(state)
+        return sorted(cluster.store.values(), key=_name), await cluster.pods()
+
+    cached, held = run_virtual(main())
+    assert cached == held
+
+
+def test_on_a_cluster_what_we_delete_is_gone_at_once_and_for_good() -> None:
+    async def main() -> tuple[list[str], list[str], int]:
+        cluster = Cluster()
+        seen: list[str] = []
+        cluster.store.subscribe(_note_names(seen))
+        task = asyncio.create_task(cluster.reflector.run())
+        await cluster.reflector.listed.wait()
+        created = await cluster.client.create(PODS, "default", manifest("a"))
+        cluster.store.observe(created)
+        assert await cluster.client.delete(PODS, "default", "a", uid=created.metadata.uid) is None
+        cluster.store.forget(created.metadata.uid)
+        names = [pod.metadata.name for pod in cluster.store.values()]
+        await cluster.clock.sleep(10)
+        task.cancel()
+        return names, seen, cluster.store.tombstone_count
+
+    assert run_virtual(main()) == ([], ["+a", "-a"], 0)
+
+
+def _note_names(seen: list[str]) -> Callable[[Pod | None, Pod | None], None]:
+    def note(old: Pod | None, new: Pod | None) -> None:
+        if old is None and new is not None:
+            seen.append(f"+{new.metadata.name}")
+        if new is None and old is not None:
+            seen.append(f"-{old.metadata.name}")
+
+    return note

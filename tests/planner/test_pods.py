@@ -1,0 +1,226 @@
+"""Which pods a clique creates, replaces and gives up."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from grove.api import names
+from grove.api.labels import GATE
+from grove.api.pod import Pod
+from grove.planner.pods import HEALTHY_LIFE, CliquePods, NewPod, PodToDelete, plan_pods
+from grove.planner.views import CliqueView
+from tests.dsl import NOW, SECOND, at, clique, failed, gated, pod, starting
+
+
+def name_of(index: int, before: str = "") -> str:
+    return names.pod("p-0-a", "uid-of-p-0-a", index, before)
+
+
+def decide(view: CliqueView, now: datetime = NOW) -> CliquePods:
+    """As in a healthy world: the gang references what is there."""
+    return plan_pods(view, tuple(one.metadata.name for one in view.active), now)
+
+
+def new(index: int, before: str = "", failures: int = 0) -> NewPod:
+    return NewPod(name=name_of(index, before), index=index, failures=failures)
+
+
+def test_a_new_clique_gets_all_its_pods_from_index_zero() -> None:
+    assert decide(clique(replicas=3)) == CliquePods(
+        names=(name_of(0), name_of(1), name_of(2)), create=(new(0), new(1), new(2))
+    )
+
+
+def test_a_clique_with_all_its_pods_needs_nothing() -> None:
+    assert decide(clique(ready=2)) == CliquePods(names=(name_of(0), name_of(1)))
+
+
+def test_a_clique_of_no_pods_needs_nothing() -> None:
+    assert decide(clique(replicas=0)) == CliquePods()
+
+
+@pytest.mark.parametrize(
+    ("held", "replicas", "free"),
+    [
+        pytest.param((0, 2), 3, (1,), id="a hole"),
+        pytest.param((1, 4), 4, (0, 2), id="lowest first, as many as missing"),
+        pytest.param((5, 7), 3, (0,), id="indices above the count are kept where they are"),
+        pytest.param((0, 1), 2, (), id="none"),
+    ],
+)
+def test_holes_are_filled_lowest_first(held: tuple[int, ...], replicas: int, free: tuple[int, ...]) -> None:
+    view = clique(*(pod(index) for index in held), replicas=replicas)
+    assert decide(view) == CliquePods(
+        names=tuple(name_of(index) for index in sorted((*held, *free))), create=tuple(new(index) for index in free)
+    )
+
+
+def test_a_pod_gets_the_name_its_gang_references() -> None:
+    referenced = (name_of(0), name_of(1, before="an earlier one"))
+    decided = plan_pods(clique(pod(0), replicas=2), referenced, NOW)
+    assert decided == CliquePods(names=referenced, create=(NewPod(name=referenced[1], index=1),))
+
+
+def test_index_1_is_not_given_the_name_of_index_10() -> None:
+    decided = plan_pods(clique(replicas=2), (name_of(10), name_of(1, before="x")), NOW)
+    assert decided.create == (new(0), NewPod(name=name_of(1, before="x"), index=1))
+
+
+def test_a_deleted_pods_index_is_free_at_once_under_a_new_name() -> None:
+    view = clique(pod(0), pod(1, leaving=True), replicas=2)
+    decided = plan_pods(view, (name_of(0), name_of(1)), NOW)
+    assert decided == CliquePods(names=(name_of(0), name_of(1, name_of(1))), create=(new(1, name_of(1)),))
+
+
+def test_a_name_whose_pod_vanished_is_not_used_again() -> None:
+    view = clique(pod(0), replicas=2, gone=(name_of(1), name_of(1, name_of(1))))
+    decided = plan_pods(view, (name_of(0), name_of(1)), NOW)
+    assert decided.create == (new(1, name_of(1, name_of(1))),)
+
+
+def test_names_differ_between_lives_of_a_clique() -> None:
+    assert names.pod("p-0-a", "one uid", 0, "") != names.pod("p-0-a", "another uid", 0, "")
+
+
+class TestTwoPodsOfOneIndex:
+    def test_the_one_the_gang_references_stays(self) -> None:
+        first, second = pod(0, name="p-0-a-0-aaaaa"), pod(0, name="p-0-a-0-bbbbb")
+        for kept, given_up in ((first, second), (second, first)):
+            decided = plan_pods(clique(first, second, replicas=1), (kept.metadata.name,), NOW)
+            assert decided == CliquePods(
+                names=(kept.metadata.name,),
+                delete=(PodToDelete(pod=given_up, reason=f"index 0 is held by {kept.metadata.name}"),),
+                needs_look=True,
+            )
+
+    @pytest.mark.parametrize("referenced", [(), ("p-0-a-0-aaaaa", "p-0-a-0-bbbbb")])
+    def test_the_first_by_name_stays_when_the_gang_cannot_tell(self, referenced: tuple[str, ...]) -> None:
+        first, second = pod(0, name="p-0-a-0-aaaaa"), pod(0, name="p-0-a-0-bbbbb")
+        decided = plan_pods(clique(second, first, replicas=1), referenced, NOW)
+        assert [entry.pod for entry in decided.delete] == [second]
+
+    def test_the_index_that_is_missing_is_filled(self) -> None:
+        first, second = pod(0, name="p-0-a-0-aaaaa"), pod(0, name="p-0-a-0-bbbbb")
+        decided = plan_pods(clique(first, second, replicas=2), ("p-0-a-0-aaaaa",), NOW)
+        assert decided.create == (new(1),)
+        assert decided.names == ("p-0-a-0-aaaaa", name_of(1))
+
+
+class TestScaleIn:
+    @pytest.mark.parametrize(
+        ("less", "more"),
+        [
+            pytest.param(pod(0, node="", ready=False), pod(1), id="without a node before with one"),
+            pytest.param(
+                pod(0, phase="Pending", ready=False), pod(1, phase="Unknown", ready=False), id="pending before unknown"
+            ),
+            pytest.param(pod(0, phase="Unknown", ready=False), starting(1), id="unknown before running"),
+            pytest.param(starting(0), pod(1), id="not ready before ready"),
+            pytest.param(pod(0, template_hash="old"), pod(1), id="an older template before the clique's own"),
+            pytest.param(pod(0, created=None), pod(1), id="no creation time before any"),
+            pytest.param(pod(0, created=at(1)), pod(1), id="newer before older"),
+            pytest.param(pod(1), pod(0), id="of one age, the highest index first"),
+        ],
+    )
+    def test_the_least_useful_pod_goes_first(self, less: Pod, more: Pod) -> None:
+        for pods in ((less, more), (more, less)):
+            assert decide(clique(*pods, replicas=1)) == CliquePods(
+                names=(more.metadata.name,),
+                delete=(PodToDelete(pod=less, reason="the clique has 2 pods and asks for 1"),),
+                needs_look=True,
+            )
+
+    def test_each_key_outweighs_all_later_ones(self) -> None:
+        order = [
+            pod(0, node="", ready=False, created=at(-99)),
+            pod(1, phase="Pending", ready=False, created=at(-98)),
+            pod(2, phase="Unknown", ready=False, created=at(-97)),
+            starting(3, created=at(-96)),
+            pod(4, template_hash="old", created=at(-95)),
+            pod(5, created=at(-1)),
+            pod(7, created=at(-94)),
+            pod(6, created=at(-94)),
+        ]
+        decided = decide(clique(*reversed(order), replicas=0))
+        assert [entry.pod for entry in decided.delete] == order
+
+    def test_a_choice_once_made_stands_though_the_pod_became_ready_since(self) -> None:
+        chosen, kept = pod(0), starting(1)
+        decided = plan_pods(clique(chosen, kept, replicas=1), (kept.metadata.name,), NOW)
+        assert [entry.pod for entry in decided.delete] == [chosen]
+        assert decided.names == (kept.metadata.name,)
+
+    def test_a_scale_in_that_is_taken_back_keeps_the_pod(self) -> None:
+        chosen, kept = pod(0), pod(1)
+        decided = plan_pods(clique(chosen, kept, replicas=2), (kept.metadata.name,), NOW)
+        assert decided == CliquePods(names=(chosen.metadata.name, kept.metadata.name))
+
+    def test_survivors_keep_their_indices(self) -> None:
+        view = clique(starting(0), pod(1), pod(2), replicas=2)
+        assert decide(view).names == (name_of(1), name_of(2))
+
+
+class TestAPodThatEnded:
+    @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+    def test_is_replaced_at_once_the_first_time(self, phase: str) -> None:
+        ended = pod(1, phase=phase, ended=NOW)
+        decided = plan_pods(clique(pod(0), ended, replicas=2), (name_of(0), name_of(1)), NOW)
+        assert decided == CliquePods(
+            names=(name_of(0), name_of(1, name_of(1))),
+            create=(new(1, name_of(1), failures=1),),
+            delete=(PodToDelete(pod=ended, reason=f"pod {name_of(1)} ended ({phase}) and is not needed any more"),),
+        )
+
+    @pytest.mark.parametrize(
+        ("failures", "pause"),
+        [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 300), (7, 300), (1000, 300)],
+    )
+    def test_is_replaced_later_each_time_up_to_five_minutes(self, failures: int, pause: int) -> None:
+        view = clique(pod(0), failed(1, failures=failures, ended=NOW), replicas=2)
+        due = at(pause)
+        waiting = CliquePods(names=(name_of(0),), wake_at=due)
+        assert decide(view, NOW) == waiting
+        assert decide(view, due - SECOND) == waiting
+        assert decide(view, due).create == (new(1, name_of(1), failures=failures + 1),)
+
+    @pytest.mark.parametrize(
+        ("life", "is_healthy"), [(HEALTHY_LIFE - SECOND, False), (HEALTHY_LIFE, True), (HEALTHY_LIFE + SECOND, True)]
+    )
+    def test_starts_the_count_anew_after_a_long_life(self, life: timedelta, is_healthy: bool) -> None:
+        view = clique(failed(0, failures=5, created=NOW - life, ended=NOW), replicas=1)
+        decided = decide(view)
+        assert decided.create == ((new(0, name_of(0), failures=1),) if is_healthy else ())
+
+    def test_the_last_end_of_an_index_decides(self) -> None:
+        first = failed(0, name="p-0-a-0-first", failures=1, ended=at(-100))
+        last = failed(0, name="p-0-a-0-later", failures=2, ended=NOW)
+        decided = decide(clique(last, first, replicas=1))
+        assert decided == CliquePods(
+            wake_at=at(20),
+            delete=(PodToDelete(pod=first, reason="pod p-0-a-0-first ended (Failed) and is not needed any more"),),
+        )
+
+    def test_the_earliest_replacement_wakes_the_set(self) -> None:
+        view = clique(failed(0, failures=3, ended=NOW), failed(1, failures=1, ended=NOW), replicas=2)
+        assert decide(view).wake_at == at(10)
+
+    def test_is_removed_when_its_place_is_taken_or_gone(self) -> None:
+        taken = failed(0, name="p-0-a-0-older", failures=3)
+        gone = failed(5, failures=3)
+        decided = decide(clique(pod(0), taken, gone, replicas=1))
+        assert [entry.pod for entry in decided.delete] == [taken, gone]
+        assert (decided.create, decided.wake_at, decided.needs_look) == ((), None, False)
+
+    def test_leaves_no_second_pod_behind_when_it_is_leaving_already(self) -> None:
+        view = clique(pod(0, phase="Failed", leaving=True), replicas=1)
+        decided = plan_pods(view, (name_of(0),), NOW)
+        assert decided == CliquePods(names=(name_of(0, name_of(0)),), create=(new(0, name_of(0)),))
+
+    def test_without_any_time_is_replaced_at_once(self) -> None:
+        ended = failed(0, failures=4, ended=None, created=None)
+        assert decide(clique(ended, replicas=1)).create == (new(0, name_of(0), failures=5),)
+
+
+def test_other_gates_do_not_change_the_count() -> None:
+    view = clique(gated(0), pod(1, gates=(GATE, "theirs")), replicas=2)
+    assert decide(view) == CliquePods(names=(name_of(0), name_of(1)))

@@ -1,0 +1,53 @@
+"""What a world came to, without what may differ between two runs: uids, versions, times, nodes, name suffixes."""
+
+from typing import Any
+
+from grove.api import labels
+from grove.api.meta import JsonObject
+from grove.sim.world import World
+
+# Kinds of which every object counts; events are for people and may be lost in a crash.
+_KINDS = ("podcliquesets", "podcliques", "podcliquescalinggroups", "podgangs", "pods", "services")
+_FLEETING = frozenset(
+    {"uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "ownerReferences", "generation",
+     "observedGeneration", "observedAt", "managedFields"}
+)  # fmt: skip
+
+
+def end_state(world: World) -> dict[str, Any]:
+    """Every object of ours by kind and name; a pod goes by its clique and index."""
+    pod_names = {
+        entry.name: _pod_key(entry.obj)
+        for table in world.server.store.tables()
+        if table.served.plural == "pods"
+        for entry in table.entries(None)
+    }
+    return {
+        f"{table.served.plural}/{pod_names.get(entry.name, entry.name)}": _plain(
+            _part(table.served.plural, entry.obj), pod_names
+        )
+        for table in world.server.store.tables()
+        if table.served.plural in _KINDS
+        for entry in table.entries(None)
+        if entry.obj["metadata"].get("deletionTimestamp") is None
+    }
+
+
+def _pod_key(obj: JsonObject) -> str:
+    found = obj["metadata"].get("labels", {})
+    return f"{found.get(labels.PODCLIQUE)}[{found.get(labels.POD_INDEX)}]"
+
+
+def _part(plural: str, obj: JsonObject) -> JsonObject:
+    if plural != "pods":
+        return obj
+    status = obj["status"]
+    return {"metadata": obj["metadata"], "phase": status["phase"], "gates": obj["spec"].get("schedulingGates", [])}
+
+
+def _plain(value: Any, pod_names: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {k: _plain(v, pod_names) for k, v in value.items() if k not in _FLEETING and k != labels.INCARNATION}
+    if isinstance(value, list):
+        return [_plain(v, pod_names) for v in value]
+    return pod_names.get(value, value) if isinstance(value, str) else value

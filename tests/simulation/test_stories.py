@@ -1,0 +1,29 @@
+"""The stories in calm weather: what a user sees, and that a rested world costs nothing."""
+
+import pytest
+
+from grove.sim.clock import run_virtual
+from grove.sim.world import World
+from tests.simulation.stories import ONE_POD_NODE, STORIES, Story
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+def test_the_story_ends_as_told(story: Story) -> None:
+    async def tell() -> None:
+        async with World(seed=1, nodes=story.nodes, node_resources=ONE_POD_NODE) as world:
+            await story.tell(world)
+            world.check()
+
+    run_virtual(tell())
+
+
+@pytest.mark.parametrize("story", [s for s in STORIES if "quota" not in s.name], ids=lambda story: story.name)
+def test_an_hour_of_rest_costs_no_write(story: Story) -> None:
+    async def tell() -> None:
+        async with World(seed=1, nodes=story.nodes, node_resources=ONE_POD_NODE) as world:
+            await story.tell(world)
+            before = world.server.store.revision
+            await world.clock.sleep(3600)
+            assert world.server.store.revision == before
+
+    run_virtual(tell())
