@@ -34,7 +34,7 @@ from grove.api.podcliqueset import (
 from grove.api.podgang import PodGang, PodGangSpec, PodGangStatus, PodGroup
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
 from grove.api.scalinggroup import PodCliqueScalingGroup, ScalingGroupSpec, ScalingGroupStatus
-from grove.api.service import Service
+from grove.api.service import Service, ServiceSpec
 from grove.cluster.patches.merge import apply_merge_patch
 from grove.controller.failures import FailureBook
 from grove.planner.actions import Action, Chain, Create, Delete, DeleteMany, Emit, Failure, Patch, Plan, StatusWrite
@@ -265,8 +265,14 @@ def gang(
     )
 
 
-def service(name: str = "p-0") -> Service:
-    return Service(metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=Uid(f"uid-of-service-{name}")))
+def service(index: int = 0) -> Service:
+    """The headless Service of a replica, as it should be."""
+    name = names.replica_name("p", index)
+    selector = {**labels.default_labels("p"), labels.SET_REPLICA_INDEX: str(index)}
+    return Service(
+        metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=Uid(f"uid-of-service-{name}")),
+        spec=ServiceSpec(publish_not_ready_addresses=True, selector=selector),
+    )
 
 
 def failure(
@@ -416,8 +422,15 @@ class World:
     def carry_out(self, decided: Plan) -> None:
         for status in decided.statuses:
             self._write_status(status)
+        created: dict[tuple[int, str], None] = {}
+        refused: dict[tuple[int, str], str] = {}
         for chain in decided.chains:
-            self._run(chain)
+            self._run(chain, created, refused)
+        for part, key in created:
+            if (part, key) not in refused:
+                self.failures.clear(SET_UID, part, [key])
+        for (part, key), message in refused.items():
+            self.failures.record(SET_UID, part, key=key, code="CreateRefused", message=message, now=self.now)
 
     def edit(self, resource: Resource[Any], name: str, patch: JsonObject) -> None:
         """Somebody changes an object: a changed spec is a new generation."""
@@ -487,19 +500,35 @@ class World:
 
     # How
 
-    def _run(self, chain: Chain) -> None:
+    def _run(self, chain: Chain, created: dict[tuple[int, str], None], refused: dict[tuple[int, str], str]) -> None:
         for stage in chain.stages:
-            done = [self._perform(chain, action) for action in stage]
-            if not all(done):
+            is_done = True
+            for action in stage:
+                refusal = self._refusal(action)
+                if refusal and isinstance(action, Create):
+                    refused[(chain.part, action.failure_key)] = refusal
+                if refusal or not self._perform(action):
+                    is_done = False
+                elif isinstance(action, Create):
+                    created[(chain.part, action.failure_key)] = None
+            if not is_done:
                 return
 
-    def _perform(self, chain: Chain, action: Action) -> bool:
+    def _refusal(self, action: Action) -> str:
+        is_pod = isinstance(action, Create) and action.resource is PODS
+        if not is_pod or self.quota is None or self._counted_pods() < self.quota:
+            return ""
+        return f"exceeded quota: {self.quota} pods"
+
+    def _perform(self, action: Action) -> bool:
+        """False: the object is not the version that was decided on any more."""
         match action:
             case Create():
-                if not self._create(chain, action):
-                    return False
+                assert (action.resource.plural, action.name) not in self._objects, f"{action.name} exists already"
+                self._put(action.resource, action.body)
             case Patch():
-                self._patch(action)
+                if not self._patch(action):
+                    return False
             case Delete():
                 assert self._objects[(action.resource.plural, action.name)]["metadata"]["uid"] == action.uid
                 self.delete(action.resource, action.name)
@@ -511,33 +540,19 @@ class World:
             self.events.append(action.on_success)
         return True
 
-    def _create(self, chain: Chain, action: Create) -> bool:
-        assert (action.resource.plural, action.name) not in self._objects, f"{action.name} exists already"
-        pcs_ = self.pcs
-        assert pcs_ is not None
-        uid = pcs_.metadata.uid
-        if action.resource is PODS and self.quota is not None and self._counted_pods() >= self.quota:
-            message = f"exceeded quota: {self.quota} pods"
-            self.failures.record(
-                uid, chain.part, key=action.failure_key, code="CreateRefused", message=message, now=self.now
-            )
-            return False
-        self.failures.clear(uid, chain.part, [action.failure_key])
-        self._put(action.resource, action.body)
-        return True
-
     def _counted_pods(self) -> int:
         return sum(not (one.is_failed or one.is_succeeded) for one in self.all(PODS))
 
-    def _patch(self, action: Patch) -> None:
+    def _patch(self, action: Patch) -> bool:
         metadata = self._objects[(action.resource.plural, action.name)]["metadata"]
         assert metadata["uid"] == action.uid
-        if action.resource_version:
-            assert metadata["resourceVersion"] == action.resource_version
+        if action.resource_version and metadata["resourceVersion"] != action.resource_version:
+            return False
         self.edit(action.resource, action.name, action.patch)
         obj = self._objects[(action.resource.plural, action.name)]
         if obj["metadata"].get("deletionTimestamp") and not obj["metadata"].get("finalizers"):
             self._vanish(action.resource, action.name)
+        return True
 
     def _delete_many(self, action: DeleteMany) -> None:
         wanted = dict(term.split("=", 1) for term in action.selector.split(","))

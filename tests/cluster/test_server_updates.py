@@ -180,6 +180,19 @@ async def test_custom_kinds_know_no_strategic_patch(api: Api) -> None:
     )
 
 
+@pytest.mark.parametrize("part", ["spec", "status"])
+@on_cluster
+async def test_spec_and_status_are_objects(api: Api, part: str) -> None:
+    await api.post(CLIQUES, clique("a"))
+    path = f"{CLIQUES}/a/status" if part == "status" else f"{CLIQUES}/a"
+    refused = await api.merge(path, {part: 5})
+    assert refused.refusal == (
+        400,
+        "BadRequest",
+        f'PodClique in version "v1alpha1" cannot be handled as a PodClique: json: Expected `object` - at `$.{part}`',
+    )
+
+
 # Scale
 
 

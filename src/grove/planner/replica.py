@@ -512,7 +512,8 @@ def _create_pod(clique: CliqueView, mold: PodMold, new: NewPod) -> Create:
 def _plan_surplus(state: GangState, now: datetime) -> Iterable[Action]:
     """Pods above the count; and those of a refused gang that gives its waiting pods back."""
     refusal = state.refusal
-    if refusal is not None and refusal.give_back_at is not None and refusal.give_back_at <= now:
+    # At the time to try again it is tried again: then the pods are needed after all.
+    if refusal and refusal.give_back_at and refusal.give_back_at <= now < refusal.retry_at:
         why = "the gang is refused its minimum and gives its waiting pods back"
         for clique in state.views:
             yield from (_delete_pod(clique, pod.metadata, why) for pod in clique.active)

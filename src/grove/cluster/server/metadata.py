@@ -44,6 +44,10 @@ _VALUE_WORDS = (
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
+_IS_DNS_LABEL = re.compile(_DNS_LABEL)
+_IS_DNS_SUBDOMAIN = re.compile(_DNS_SUBDOMAIN)
+_IS_DNS_1035 = re.compile(_DNS_1035)
+_IS_QUALIFIED_PART = re.compile(_QUALIFIED_PART)
 _ANNOTATIONS_LIMIT = 256 * 1024
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_GENERATED_BASE = 58
@@ -83,13 +87,18 @@ _USERS_FIELDS = ("labels", "annotations", "ownerReferences", "finalizers")
 
 def read_shape(served: Served, obj: JsonObject) -> MetaShape:
     """Raises 400 where the types are wrong."""
-    for part in ("spec", "status"):
-        if not isinstance(obj.get(part, {}), dict | None):
-            raise unreadable(served, f"Object has a {part} that is not an object - at `$.{part}`")
+    check_parts(served, obj)
     try:
         return msgspec.convert(obj.get("metadata") or {}, MetaShape)
     except msgspec.ValidationError as problem:
         raise unreadable(served, str(problem).replace("`$.", "`$.metadata.").replace("`$`", "`$.metadata`")) from None
+
+
+def check_parts(served: Served, obj: JsonObject) -> None:
+    """Raises 400 unless spec and status, where there are any, are objects."""
+    for part in ("spec", "status"):
+        if not isinstance(obj.get(part, {}), dict):
+            raise unreadable(served, f"Expected `object` - at `$.{part}`")
 
 
 def unreadable(served: Served, why: str) -> Exception:
@@ -188,25 +197,25 @@ def name_problem(qualified: str, name: str) -> str:
         case "namespaces":
             return dns_label_problem(name)
         case "services":
-            return _pattern_problem(name, _DNS_1035, 63, _DNS_1035_WORDS)
+            return _pattern_problem(name, _IS_DNS_1035, 63, _DNS_1035_WORDS)
         case _:
             return dns_subdomain_problem(name)
 
 
 @lru_cache(maxsize=16384)
 def dns_subdomain_problem(text: str) -> str:
-    return _pattern_problem(text, _DNS_SUBDOMAIN, 253, _SUBDOMAIN_WORDS)
+    return _pattern_problem(text, _IS_DNS_SUBDOMAIN, 253, _SUBDOMAIN_WORDS)
 
 
 @lru_cache(maxsize=16384)
 def dns_label_problem(text: str) -> str:
-    return _pattern_problem(text, _DNS_LABEL, 63, _LABEL_WORDS)
+    return _pattern_problem(text, _IS_DNS_LABEL, 63, _LABEL_WORDS)
 
 
-def _pattern_problem(text: str, pattern: str, longest: int, words: str) -> str:
+def _pattern_problem(text: str, pattern: re.Pattern[str], longest: int, words: str) -> str:
     if len(text) > longest:
         return f"must be no more than {longest} characters"
-    return "" if re.fullmatch(pattern, text) else words
+    return "" if pattern.fullmatch(text) else words
 
 
 @lru_cache(maxsize=16384)
@@ -221,14 +230,14 @@ def label_key_problem(key: str) -> str:
         return "name part must be non-empty"
     if len(name) > 63:
         return "name part must be no more than 63 characters"
-    return "" if re.fullmatch(_QUALIFIED_PART, name) else _QUALIFIED_WORDS
+    return "" if _IS_QUALIFIED_PART.fullmatch(name) else _QUALIFIED_WORDS
 
 
 @lru_cache(maxsize=16384)
 def label_value_problem(value: str) -> str:
     if len(value) > 63:
         return "must be no more than 63 characters"
-    return "" if not value or re.fullmatch(_QUALIFIED_PART, value) else _VALUE_WORDS
+    return "" if not value or _IS_QUALIFIED_PART.fullmatch(value) else _VALUE_WORDS
 
 
 def _label_errors(labels: dict[str, str]) -> list[FieldError]:

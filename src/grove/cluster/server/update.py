@@ -7,7 +7,7 @@ from grove.cluster.resources import Served
 from grove.cluster.server.bodies import as_kind, is_dry_run, read_object
 from grove.cluster.server.context import Context
 from grove.cluster.server.kinds import prepared_for_update, update_errors
-from grove.cluster.server.metadata import metadata_errors, read_shape, updated_metadata
+from grove.cluster.server.metadata import check_parts, metadata_errors, read_shape, updated_metadata
 from grove.cluster.server.read import find_entry
 from grove.cluster.server.status_errors import bad_request, invalid, other_uid, stale
 from grove.cluster.server.targets import Target
@@ -39,6 +39,7 @@ def change_object(
     """
     served, old = target.served, entry.obj
     candidate = as_kind(served, candidate)
+    check_parts(served, candidate)
     if candidate["metadata"] is not old["metadata"]:
         _check_identity(target, old, candidate)
     if target.subresource == "status":
@@ -70,10 +71,7 @@ def _check_identity(target: Target, old: JsonObject, candidate: JsonObject) -> N
 
 def _status_only(served: Served, old: JsonObject, candidate: JsonObject) -> JsonObject:
     """The old object with the candidate's status; of built-in kinds, labels and annotations may come along."""
-    status = candidate.get("status")
-    if not isinstance(status, dict | None):
-        raise bad_request(f"{served.kind}: the status must be an object")
-    new = {**old, "status": status or {}}
+    new = {**old, "status": candidate.get("status", {})}
     if candidate["metadata"] is not old["metadata"] and not served.is_custom:
         metadata, errors = updated_metadata(old["metadata"], candidate["metadata"])
         if errors := errors + metadata_errors(served, metadata):

@@ -1,0 +1,113 @@
+"""Gates as a user sees them: when they go, and whose are never touched."""
+
+import yaml
+
+from grove.api import labels
+from grove.api.labels import GATE
+from grove.api.meta import JsonObject
+from grove.api.pod import Pod
+from grove.api.resources import GROUPS, PODS
+from grove.sim.clock import run_virtual
+from grove.sim.faults import FaultPlan
+from grove.sim.world import World
+from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2
+
+
+def gates(pod: Pod) -> list[str]:
+    return [gate.name for gate in pod.spec.scheduling_gates]
+
+
+def scaled(world: World) -> list[Pod]:
+    return [pod for pod in world.pods() if labels.BASE_PODGANG in pod.metadata.labels]
+
+
+def test_a_scaled_gangs_pods_keep_their_gate_until_the_base_gang_is_scheduled() -> None:
+    async def story() -> None:
+        async with World(seed=1, nodes=2, node_resources=ONE_POD_NODE) as world:
+            await world.apply(WORKLOAD2)
+            await world.settle()
+            assert len(scaled(world)) == 4
+            assert [gates(pod) for pod in scaled(world)] == [[GATE]] * 4
+            base = [pod for pod in world.pods() if labels.BASE_PODGANG not in pod.metadata.labels]
+            assert [gates(pod) for pod in base] == [[]] * 6
+            await world.add_nodes(1)
+            await world.settle()
+            assert [gates(pod) for pod in scaled(world)] == [[]] * 4
+            world.check()
+
+    run_virtual(story())
+
+
+def test_a_base_gangs_pods_keep_their_gate_until_the_gang_is_complete() -> None:
+    async def story() -> None:
+        # One create a second: the gang is under way for a while.
+        async with World(seed=1, nodes=10, node_resources=ONE_POD_NODE, faults=FaultPlan(creates_per_second=1)) as world:
+            await world.apply(WORKLOAD1)
+            await world.wait_until(lambda: len(world.pods()) == 9)
+            assert [gates(pod) for pod in world.pods()] == [[GATE]] * 9
+            await world.settle()
+            assert len(world.running_pods()) == 10
+            world.check()
+
+    run_virtual(story())
+
+
+def test_another_controllers_gate_is_never_removed() -> None:
+    async def story() -> None:
+        async with World(seed=1, nodes=10, node_resources=ONE_POD_NODE) as world:
+            manifest: JsonObject = yaml.safe_load(WORKLOAD1.read_text())
+            pod_spec = manifest["spec"]["template"]["cliques"][0]["spec"]["podSpec"]
+            pod_spec["schedulingGates"] = [{"name": "example.com/quota"}]
+            await world.apply(manifest)
+            await world.settle()
+            held = [pod for pod in world.pods() if gates(pod)]
+            assert [gates(pod) for pod in held] == [["example.com/quota"]] * 2
+            # The gang is all or nothing: the others wait for the two, and say so.
+            assert world.running_pods() == ()
+            for pod in held:
+                await world.client.patch(PODS, "default", pod.metadata.name, {"spec": {"schedulingGates": []}})
+            await world.settle()
+            assert len(world.running_pods()) == 10
+            world.check()
+
+    run_virtual(story())
+
+
+def test_a_replacement_of_a_placed_gang_is_ungated_at_once() -> None:
+    async def story() -> None:
+        async with World(seed=1, nodes=10, node_resources=ONE_POD_NODE) as world:
+            await world.apply(WORKLOAD1)
+            await world.settle()
+            victim = world.running_pods()[0]
+            await world.client.delete(PODS, "default", victim.metadata.name)
+            await world.settle()
+            assert len(world.running_pods()) == 10
+            names = {pod.metadata.name for pod in world.running_pods()}
+            assert victim.metadata.name not in names
+            index = victim.metadata.labels[labels.POD_INDEX]
+            heir = [
+                pod
+                for pod in world.running_pods()
+                if pod.metadata.labels[labels.PODCLIQUE] == victim.metadata.labels[labels.PODCLIQUE]
+                and pod.metadata.labels[labels.POD_INDEX] == index
+            ]
+            assert len(heir) == 1
+            world.check()
+
+    run_virtual(story())
+
+
+def test_a_group_scaled_back_loses_its_highest_replica() -> None:
+    async def story() -> None:
+        async with World(seed=1, nodes=14, node_resources=ONE_POD_NODE) as world:
+            await world.apply(WORKLOAD1)
+            await world.settle()
+            await world.scale(GROUPS, "workload1-0-sg-x", 3)
+            await world.settle()
+            before = {pod.metadata.uid for pod in world.running_pods() if "sg-x-2" not in pod.metadata.name}
+            await world.scale(GROUPS, "workload1-0-sg-x", 2)
+            await world.settle()
+            assert {pod.metadata.uid for pod in world.running_pods()} == before
+            world.check()
+
+    run_virtual(story())

@@ -1,0 +1,176 @@
+"""What cannot be carried out says so, holds up nobody else, and heals when the cause goes."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+import yaml
+
+from grove.api import labels
+from grove.api.meta import JsonObject, find_condition
+from grove.api.resources import EVENTS, PODCLIQUES, PODCLIQUESETS, PODGANGS, SERVICES, Resource
+from grove.kube.errors import ApiError
+from grove.sim.clock import run_virtual
+from grove.sim.faults import FaultPlan
+from grove.sim.traffic import target_of
+from grove.sim.world import World
+from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2, find_set, left_of_sets, named, quota
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    run_virtual(story)
+
+
+def one_pod_world(nodes: int) -> World:
+    return World(seed=1, nodes=nodes, node_resources=ONE_POD_NODE)
+
+
+def manifest_of(path: Any) -> JsonObject:
+    loaded: JsonObject = yaml.safe_load(path.read_text())
+    return loaded
+
+
+def test_one_replica_that_is_refused_holds_up_no_other() -> None:
+    async def story() -> None:
+        async with one_pod_world(30) as world:
+            world.operator.refuse(
+                lambda request: target_of(request).verb == "create"
+                and b'"name":"workload1-1-' in request.body
+                and request.path.endswith("/podcliques"),
+                ApiError(403, "Forbidden", "admission webhook says no"),
+            )
+            await world.apply({**manifest_of(WORKLOAD1), "spec": {**manifest_of(WORKLOAD1)["spec"], "replicas": 3}})
+            await world.clock.sleep(60)
+            replicas = sorted(pod.metadata.labels[labels.SET_REPLICA_INDEX] for pod in world.running_pods())
+            assert replicas == ["0"] * 10 + ["2"] * 10
+            pcs = find_set(world, "workload1")
+            assert pcs.status.available_replicas == 2
+            assert "admission webhook says no" in pcs.status.last_errors[0].description
+            world.check()
+
+    run(story())
+
+
+def test_a_refusal_is_an_event_too() -> None:
+    async def story() -> None:
+        async with one_pod_world(20) as world:
+            await world.apply(quota(5))
+            await world.apply(WORKLOAD1)
+            await world.clock.sleep(60)
+            reasons = {event.reason for event in world.objects(EVENTS)}
+            assert {"PodsRefused", "CannotBeCarriedOut"} <= reasons
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "body"),
+    [
+        pytest.param(SERVICES, "workload1-0", {"spec": {"clusterIP": "None"}}, id="service"),
+        pytest.param(PODGANGS, "workload1-0", {"spec": {"podgroups": []}}, id="gang"),
+        pytest.param(
+            PODCLIQUES,
+            "workload1-0-pc-a",
+            {
+                "spec": {
+                    "roleName": "x",
+                    "replicas": 1,
+                    "minAvailable": 1,
+                    "podSpec": {"containers": [{"name": "c", "image": "i"}]},
+                }
+            },
+            id="clique",
+        ),
+    ],
+)
+def test_a_name_taken_by_a_stranger_is_said_and_heals_when_the_stranger_goes(
+    resource: Resource[Any], name: str, body: JsonObject
+) -> None:
+    async def story() -> None:
+        async with one_pod_world(20) as world:
+            stranger = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **body}
+            await world.apply(stranger)
+            await world.apply(WORKLOAD1)
+            await world.apply(named("other"))
+            await world.clock.sleep(120)
+            # The other set goes on.
+            assert {pod.metadata.labels[labels.PART_OF] for pod in world.running_pods()} >= {"other"}
+            status = find_set(world, "workload1").status
+            condition = find_condition(status.conditions, "CannotBeCarriedOut")
+            assert condition is not None
+            assert condition.reason == "NameTaken"
+            assert name in condition.message
+            assert name in status.last_errors[0].description
+            assert any(event.reason == "CannotBeCarriedOut" for event in world.objects(EVENTS))
+            await world.delete(resource, name)
+            await world.clock.sleep(400)
+            assert len(world.running_pods()) == 20
+            status = find_set(world, "workload1").status
+            assert status.last_errors == ()
+            assert find_condition(status.conditions, "CannotBeCarriedOut") is None
+
+    run(story())
+
+
+def test_an_invalid_set_is_refused_with_every_error_at_once_and_nothing_is_created() -> None:
+    async def story() -> None:
+        async with one_pod_world(10) as world:
+            manifest = manifest_of(WORKLOAD1)
+            template = manifest["spec"]["template"]
+            template["cliques"][0]["name"] = "Not A Name"
+            template["cliques"][1]["spec"]["minAvailable"] = 5
+            template["podCliqueScalingGroups"][0]["cliqueNames"] = ["nobody"]
+            with pytest.raises(ApiError) as refused:
+                await world.apply(manifest)
+            assert refused.value.code == 422
+            for path in (
+                "spec.template.cliques[0].name",
+                "spec.template.cliques[1].spec.minAvailable",
+                "spec.template.podCliqueScalingGroups[0].cliqueNames[0]",
+            ):
+                assert path in refused.value.message
+            await world.settle()
+            assert world.objects(PODCLIQUESETS) == ()
+            assert left_of_sets(world) == []
+
+    run(story())
+
+
+def test_a_field_that_is_not_carried_out_yet_is_named_in_a_warning_and_a_condition() -> None:
+    async def story() -> None:
+        async with one_pod_world(10) as world:
+            manifest = manifest_of(WORKLOAD1)
+            manifest["spec"]["template"]["terminationDelay"] = "1h"
+            (applied,) = await world.apply(manifest)
+            assert any("spec.template.terminationDelay" in warning for warning in applied.warnings)
+            await world.settle()
+            condition = find_condition(find_set(world, "workload1").status.conditions, "FieldsNotCarriedOut")
+            assert condition is not None
+            assert "spec.template.terminationDelay" in condition.message
+            assert len(world.running_pods()) == 10
+
+    run(story())
+
+
+def test_with_throttled_creates_a_scale_in_and_a_deletion_of_a_huge_set_act_within_two_seconds() -> None:
+    async def story() -> None:
+        async with World(seed=1, nodes=0, faults=FaultPlan(creates_per_second=50)) as world:
+            manifest = manifest_of(WORKLOAD2)
+            manifest["spec"]["replicas"] = 1000
+            await world.apply(manifest)
+            await world.clock.sleep(30)
+            created = len(world.pods())
+            assert 0 < created < 10_000
+            await world.scale(PODCLIQUESETS, "workload2", 1)
+            asked_at = world.clock.monotonic()
+            await world.wait_until(lambda: len(world.pods()) < created)
+            assert world.clock.monotonic() - asked_at <= 2
+            await world.clock.sleep(1)
+            await world.delete(PODCLIQUESETS, "workload2")
+            asked_at = world.clock.monotonic()
+            await world.wait_until(lambda: not world.objects(PODCLIQUESETS))
+            assert world.clock.monotonic() - asked_at <= 2
+            await world.settle()
+            assert left_of_sets(world) == []
+
+    run(story())
