@@ -273,3 +273,12 @@ async def test_other_media_types_are_refused_by_name(api: Api) -> None:
     await api.post(PODS, pod("a"))
     applied = await api.send_raw("PATCH", f"{PODS}/a", b"{}", "application/apply-patch+yaml")
     assert (applied.status, applied.body["reason"]) == (415, "UnsupportedMediaType")
+
+
+@on_cluster
+async def test_observers_see_every_request_and_its_answer(api: Api) -> None:
+    seen: list[tuple[str, str, int]] = []
+    api.server.observers.append(lambda asked, answer: seen.append((asked.method, asked.path, answer.status)))
+    await api.post(CONFIGS, config("a"))
+    await api.delete(f"{CONFIGS}/b")
+    assert seen == [("POST", CONFIGS, 201), ("DELETE", f"{CONFIGS}/b", 404)]

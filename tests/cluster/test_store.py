@@ -113,14 +113,23 @@ def test_any_moment_in_history_can_be_seen_again(writes: list[_Write], at: int) 
     assert store.table(CONFIGS).entries_at(revision, "d") == [e for e in seen[revision] if e.namespace == "d"]
 
 
+def test_the_rarest_label_leads_to_the_objects() -> None:
+    store = Storage(history=10)
+    _put(store, "a", team="t", role="r")
+    _put(store, "b", team="t")
+    table = store.table(CONFIGS)
+    assert [entry.name for entry in table.labelled([("team", "t"), ("role", "r")])] == ["a"]
+    assert table.labelled([("team", "t"), ("role", "other")]) == []
+
+
 @given(_WRITES, st.integers(0, 30))
 def test_the_label_index_finds_what_a_full_search_finds(writes: list[_Write], asked_first: int) -> None:
     store = Storage(history=100)
     table = store.table(CONFIGS)
     for number, write in enumerate(writes):
         if number == asked_first:
-            table.labelled("x", "1")
+            table.labelled([("x", "1")])
         _apply(store, write)
     for value in ("1", "2"):
         found = [entry for entry in table.entries(None) if entry.obj["metadata"]["labels"].get("x") == value]
-        assert table.labelled("x", value) == found
+        assert table.labelled([("x", value)]) == found

@@ -16,7 +16,7 @@ JsonObject = dict[str, Any]
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Base of everything decoded from or encoded to JSON. Unknown fields are ignored: we patch, never replace."""
 
 

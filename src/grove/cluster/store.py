@@ -6,7 +6,7 @@ Not here: who may write what (`server/`), and survival of a restart.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -146,19 +146,26 @@ class Table:
             for name in names:
                 yield named[name]
 
-    def labelled(self, key: str, value: str) -> list[Entry]:
-        """By namespace, then name: the objects with this label, found without looking at the others."""
+    def labelled(self, labels: Sequence[tuple[str, str]]) -> list[Entry]:
+        """By namespace, then name: all objects that may carry these labels, found through the rarest of them."""
+        holders = min((self._label_index(key).holders.get(value, {}) for key, value in labels), key=len)
+        return [self._entries[namespace][name] for namespace, name in sorted(holders)]
+
+    def _label_index(self, key: str) -> "_LabelIndex":
         index = self._label_indexes.get(key)
         if index is None:
             index = self._label_indexes[key] = _LabelIndex(key)
             for entry in self.entries(None):
                 index.add(entry)
-        return [self._entries[namespace][name] for namespace, name in sorted(index.holders.get(value, ()))]
+        return index
 
     def entries_at(self, revision: int, namespace: str | None) -> list[Entry]:
         """As `entries` was at that revision: later changes are undone. Raises `CompactedError`."""
+        later = self.log[self.cursor_after(revision) - self.forgotten :]
+        if not later:
+            return list(self.entries(namespace))
         state = {(entry.namespace, entry.name): entry for entry in self.entries(namespace)}
-        for change in reversed(self.log[self.cursor_after(revision) - self.forgotten :]):
+        for change in reversed(later):
             key = (change.entry.namespace, change.entry.name)
             if namespace is not None and namespace != key[0]:
                 continue

@@ -88,8 +88,10 @@ class World:
         faults: FaultPlan = CALM,
         cluster_faults: FaultPlan = CALM,
         operator: OperatorFactory | None = grove_operator,
+        is_checked: bool = True,
     ) -> None:
         self.seed = seed
+        self._is_checked = is_checked
         self.timeline = Timeline()
         self._node_count = nodes
         self._node_resources = node_resources
@@ -107,7 +109,8 @@ class World:
         self.server = ApiServer(self.clock, self._random("server"), admission=admission_of(lambda: self.server.store))
         self._changed = asyncio.Event()
         self.invariants = Invariants(self.clock)
-        self.server.store.subscribe(self.invariants.observe)
+        if self._is_checked:
+            self.server.store.subscribe(self.invariants.observe)
         self.server.store.subscribe(lambda *_: self._changed.set())
         self.user = self._connect("user", CALM)
         self.client = Client(self.user, self.clock)

@@ -78,8 +78,8 @@ def select_entries(context: Context, target: Target, selection: Selection) -> li
     if name is not None and scope is not None:
         entry = table.find(scope, name)
         return [entry] if entry is not None and selection.matches(entry.obj) else []
-    if label := selection.single_label:
-        candidates = table.labelled(*label)
+    if labels := selection.exact_labels:
+        candidates = table.labelled(labels)
         return [e for e in candidates if scope in (None, e.namespace) and selection.matches(e.obj)]
     return [entry for entry in table.entries(scope) if selection.matches(entry.obj)]
 

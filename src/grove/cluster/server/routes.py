@@ -21,7 +21,7 @@ from grove.cluster.server.scale import read_scale, write_scale
 from grove.cluster.server.status_errors import RefusedError, method_not_allowed, unknown_path
 from grove.cluster.server.targets import Target, find_target
 from grove.cluster.server.update import replace
-from grove.cluster.server.watch import WatchStream, open_stream
+from grove.cluster.server.watch import WatchStream, is_watch, open_stream
 from grove.cluster.store import Storage
 from grove.errors import require
 from grove.kube.transport import Request, Response
@@ -84,6 +84,7 @@ class ApiServer:
             case ("GET", True):
                 return read_one(self._context, target)
             case ("GET", False):
+                require(not is_watch(request), "a transport opens a watch as a stream")
                 return read_list(self._context, target, request)
             case ("POST", False):
                 return create(self._context, target, request)

@@ -47,12 +47,13 @@ class Selection(msgspec.Struct, frozen=True):
         return not self.labels and not self.fields
 
     @property
-    def single_label(self) -> tuple[str, str] | None:
-        """A label that every selected object carries, if there is one: the way into the label index."""
-        for requirement in self.labels:
-            if requirement.operator == "in" and len(requirement.values) == 1:
-                return requirement.key, requirement.values[0]
-        return None
+    def exact_labels(self) -> list[tuple[str, str]]:
+        """The labels that every selected object carries: the way into the label indexes."""
+        return [
+            (requirement.key, requirement.values[0])
+            for requirement in self.labels
+            if requirement.operator == "in" and len(requirement.values) == 1
+        ]
 
     @property
     def single_name(self) -> str | None:

@@ -135,6 +135,11 @@ def too_old(wanted: int, oldest: int) -> RefusedError:
     return RefusedError(410, "Expired", f"too old resource version: {wanted} ({oldest})")
 
 
+def fell_behind() -> RefusedError:
+    """For a watcher that reads more slowly than history is forgotten."""
+    return RefusedError(410, "Expired", "The resourceVersion for the provided watch is too old.")
+
+
 def expired_continue() -> RefusedError:
     return RefusedError(
         410,

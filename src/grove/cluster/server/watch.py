@@ -13,7 +13,7 @@ from grove.api.fielderrors import forbidden
 from grove.cluster.server.context import Context
 from grove.cluster.server.read import select_entries, selection_of
 from grove.cluster.server.selectors import Selection
-from grove.cluster.server.status_errors import RefusedError, bad_request, invalid_kind, too_old
+from grove.cluster.server.status_errors import RefusedError, bad_request, fell_behind, invalid_kind, too_old
 from grove.cluster.server.targets import Target
 from grove.cluster.store import Change, ChangeType, CompactedError, Entry, Storage, Table
 from grove.kube.transport import Request
@@ -21,6 +21,10 @@ from grove.kube.transport import Request
 _BOOKMARK_SECONDS = 60.0
 _SHORTEST_DEFAULT, _LONGEST_DEFAULT = 1800, 3600
 _HEADS = {type_: f'{{"type":"{type_.value}","object":'.encode() for type_ in ChangeType}
+
+
+def is_watch(request: Request) -> bool:
+    return request.method == "GET" and request.query.get("watch", "") in ("true", "1")
 
 
 def open_stream(context: Context, target: Target, request: Request) -> "WatchStream":
@@ -128,7 +132,7 @@ class WatchStream:
         while self._cursor < table.end:
             at = self._cursor - table.forgotten
             if at < 0:
-                self._fail(too_old(self._cursor, table.compacted))
+                self._fail(fell_behind())
                 return self._lines.popleft()
             self._cursor += 1
             line = self._line_of(table.log[at])

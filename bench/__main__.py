@@ -1,0 +1,16 @@
+"""`python -m bench`: every figure, in one run."""
+
+from bench import creation, pod_event
+from bench.table import show
+
+
+def main() -> None:
+    show("One pod event", pod_event.measure())
+    show("From nothing to ready", creation.measure())
+    show("Writes", creation.measure_writes())
+    show("Memory", creation.measure_memory())
+    show("Where the time of 1,000 pods goes", creation.measure_rooms())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,657 @@
+"""Random interleavings: everything that happens in a storm is drawn from one seed, and every rule is checked after
+every step; then the faults stop and everything must come to rest as it was asked for (`restored.py`).
+
+`python -m tests.simulation.storms --seed 7` replays one, `--seeds 20000 --start 0` runs many and stops at the first
+that fails.
+"""
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import msgspec
+
+from grove.api import labels, names
+from grove.api.meta import HasMetadata, JsonObject
+from grove.api.pod import Pod
+from grove.api.podclique import PodClique
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.clock import Clock
+from grove.controller.app import Controller
+from grove.errors import Bug
+from grove.kube.client import Client
+from grove.kube.errors import ApiError
+from grove.planner.plan import plan
+from grove.sim.clock import run_virtual
+from grove.sim.faults import CALM, FaultPlan, FaultyTransport
+from grove.sim.world import Operator, World
+from tests.simulation.restored import unrestored
+
+FOREIGN_GATE = "example.com/hold"
+POD_MEMORY = 80
+QUOTA = Resource(group="", version="v1", kind="ResourceQuota", plural="resourcequotas", view=Pod)
+WATCHED = ("pods", "podcliques", "podcliquescalinggroups", "podgangs", "services", "podcliquesets")
+# Longer than every back-off: whatever was put off is tried again before the world counts as quiet.
+QUIET_SECONDS = 400.0
+
+
+class StormFailed(AssertionError):
+    """A storm broke a rule or did not calm down; the message tells how to see it again."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What was drawn before anything happened."""
+
+    nodes: int
+    pods_per_node: int
+    sets: tuple[JsonObject, ...]
+    faults: FaultPlan
+    cluster_faults: FaultPlan
+    step_count: int
+
+    @property
+    def node_resources(self) -> dict[str, str]:
+        return {"cpu": "32", "memory": f"{self.pods_per_node * POD_MEMORY + 40}Mi", "pods": "110"}
+
+
+# --- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+def draw_options(random: Random) -> Options:
+    return Options(
+        nodes=random.randint(1, 6),
+        pods_per_node=random.choice((1, 2, 4, 8)),
+        sets=tuple(draw_set(random, name) for name in ("a", "b", "c")[: random.choice((1, 1, 1, 2, 2, 3))]),
+        faults=draw_faults(random),
+        cluster_faults=CALM if random.random() < 0.6 else draw_faults(random),
+        step_count=random.randint(8, 25),
+    )
+
+
+def draw_faults(random: Random) -> FaultPlan:
+    if random.random() < 0.15:
+        return CALM
+    return FaultPlan(
+        latency=(0.0, random.choice((0.0, 0.01, 0.1, 1.0))),
+        watch_latency=(0.0, random.choice((0.0, 0.05, 0.5, 4.0))),
+        server_error=random.choice((0.0, 0.0, 0.02, 0.1)),
+        conflict=random.choice((0.0, 0.0, 0.02, 0.1)),
+        lost_request=random.choice((0.0, 0.0, 0.02, 0.1)),
+        lost_answer=random.choice((0.0, 0.0, 0.02, 0.1)),
+        cut_watch=random.choice((0.0, 0.0, 0.02, 0.2)),
+        gone=random.choice((0.0, 0.0, 0.05, 0.3)),
+    )
+
+
+def draw_set(random: Random, name: str) -> JsonObject:
+    """One or two standalone cliques, or a group and perhaps a clique beside it."""
+    cliques = [draw_clique(random, "x")]
+    groups: list[JsonObject] = []
+    shape = random.choice(("one", "one", "two", "group", "group", "both", "both"))
+    if shape in ("two", "both"):
+        cliques.append(draw_clique(random, "y"))
+    if shape in ("group", "both"):
+        minimum = random.choice((1, 1, 2))
+        grouped = [cliques[0]["name"]] if random.random() < 0.6 else [clique["name"] for clique in cliques]
+        groups.append(
+            {
+                "name": "g",
+                "cliqueNames": grouped,
+                "replicas": minimum + random.choice((0, 0, 1)),
+                "minAvailable": minimum,
+            }
+        )
+    template = {"cliques": cliques, **({"podCliqueScalingGroups": groups} if groups else {})}
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": name},
+        "spec": {"replicas": random.choice((1, 1, 1, 2)), "template": template},
+    }
+
+
+def draw_clique(random: Random, name: str) -> JsonObject:
+    minimum = random.choice((1, 1, 2))
+    pod_spec: JsonObject = {
+        "containers": [{"name": "main", "image": "i", "resources": {"requests": {"memory": f"{POD_MEMORY}Mi"}}}],
+        "restartPolicy": random.choice(("Always", "OnFailure", "Never", "Never")),
+    }
+    if random.random() < 0.08:
+        pod_spec["schedulingGates"] = [{"name": FOREIGN_GATE}]
+    annotations = {}
+    if random.random() < 0.3:
+        annotations[labels.SIM_READY_AFTER] = f"{random.choice((1, 5, 40))}s"
+    if random.random() < 0.08:
+        annotations[labels.SIM_EXIT_AFTER] = f"{random.choice((2, 30, 300))}s"
+        annotations[labels.SIM_EXIT_CODE] = random.choice(("0", "1"))
+    return {
+        "name": name,
+        "annotations": annotations,
+        "spec": {
+            "roleName": name,
+            "replicas": minimum + random.choice((0, 0, 1)),
+            "minAvailable": minimum,
+            "podSpec": pod_spec,
+        },
+    }
+
+
+# --- the storm -------------------------------------------------------------------------------------------------------
+
+
+class Storm:
+    """One storm. Every step draws from `random` and says in words what it did."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(f"storm/{seed}")
+        self.options = draw_options(self.random)
+        self.steps: list[str] = []
+        self.controllers: list[Controller] = []
+        self._strangers: list[tuple[Resource[Any], str]] = []
+        self._frozen: list[tuple[FaultyTransport, str]] = []
+        self._is_down = False
+        self._has_quota = False
+
+    def run(self) -> str:
+        """The whole storm; returns its timeline. Raises `StormFailed`."""
+        return run_virtual(self._run())
+
+    async def _run(self) -> str:
+        options = self.options
+        world = World(
+            seed=self.seed,
+            nodes=options.nodes,
+            node_resources=options.node_resources,
+            faults=options.faults,
+            cluster_faults=options.cluster_faults,
+            operator=self._operator,
+        )
+        with self._explained(world):
+            async with world:
+                self.world = world
+                for manifest in options.sets:
+                    await world.apply(manifest)
+                for _ in range(options.step_count):
+                    await self._step()
+                    self._check()
+                await self._repair()
+                await world.settle(quiet_seconds=QUIET_SECONDS, limit_seconds=4 * 3600)
+                self._check()
+                self._demand()
+                await self._rest()
+        return world.timeline.text()
+
+    def _operator(self, client: Client, clock: Clock, random: Random) -> Operator:
+        self.controllers.append(Controller(client, clock, random))
+        return self.controllers[-1]
+
+    def _check(self) -> None:
+        self.world.check()
+        if any(controller.loop.bug_count for controller in self.controllers):
+            raise Bug("a visit failed with an unexpected error (logged above)")
+
+    def _demand(self) -> None:
+        wrong = unrestored(self.world, allowed_gates=(FOREIGN_GATE,))
+        if wrong:
+            raise Bug("not as asked for, although nothing is broken any more:\n  " + "\n  ".join(wrong))
+
+    async def _rest(self) -> None:
+        revision = self.world.server.store.revision
+        await self.world.clock.sleep(3600)
+        if self.world.server.store.revision != revision:
+            raise Bug("an hour of rest was not silent")
+
+    @contextmanager
+    def _explained(self, world: World) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise StormFailed(self._report(world, error)) from error
+
+    def _report(self, world: World, error: Exception) -> str:
+        return "\n".join(
+            (
+                f"storm {self.seed}: {error!r}" if not isinstance(error, Bug) else f"storm {self.seed}: {error}",
+                f"options: {_in_words(self.options)}",
+                "steps:",
+                *(f"  {step}" for step in self.steps),
+                "findings:",
+                *(f"  {line}" for line in self._findings()),
+                "last writes:",
+                world.timeline.text(last=40),
+                f"replay: python -m tests.simulation.storms --seed {self.seed}",
+            )
+        )
+
+    def _findings(self) -> Iterator[str]:
+        """What the operator would do now, and what it says it waits for."""
+        if not self.controllers:
+            return
+        controller = self.controllers[-1]
+        now = self.world.clock.now()
+        for pcs in controller.caches.sets.values():
+            snapshot = controller.observer.snapshot(pcs.metadata.uid)
+            decided = plan(snapshot, now) if snapshot else None
+            if decided is None:
+                continue
+            yield f"{pcs.metadata.name}: wakes at {decided.wake_at}, looks {len(decided.looks)}"
+            for finding in decided.findings:
+                yield f"{pcs.metadata.name}: {finding.about}: {finding.reason}: {finding.message} ({finding.until})"
+            for chain in decided.chains:
+                for stage in chain.stages:
+                    for action in stage:
+                        what = getattr(action, "name", getattr(action, "selector", ""))
+                        yield (
+                            f"{pcs.metadata.name}: would {type(action).__name__} {action.resource.plural} {what}: "
+                            f"{action.reason}"
+                        )
+            for status in decided.statuses:
+                yield f"{pcs.metadata.name}: would write status {status.resource.plural} {status.name} {status.patch}"
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    async def _step(self) -> None:
+        """One step that was possible, then a moment."""
+        told = None
+        while told is None:
+            step = self.random.choices(_STEPS, _WEIGHTS)[0]
+            told = await step(self)
+        pause = self.random.choice((0.0, 0.0, 0.01, 0.2, 2.0, 10.0)) * self.random.random()
+        self.steps.append(f"{self.world.clock.monotonic():10.3f} {told}; then {pause:.3f} s")
+        if pause:
+            await self.world.clock.sleep(pause)
+
+    async def _wait(self) -> str | None:
+        seconds = self.random.choice((1.0, 30.0, 100.0, 400.0)) * self.random.random()
+        await self.world.clock.sleep(seconds)
+        return f"waited {seconds:.3f} s"
+
+    async def _scale_set(self) -> str | None:
+        pcs = self._pick(self._living_sets())
+        if pcs is None:
+            return None
+        return await self._scale(PODCLIQUESETS, pcs, self.random.choice((0, 1, 1, 2, 2, 3)))
+
+    async def _scale_group(self) -> str | None:
+        group = self._pick(self.world.objects(GROUPS))
+        if group is None:
+            return None
+        minimum = group.spec.min_available
+        return await self._scale(GROUPS, group, self.random.randint(minimum, minimum + 2))
+
+    async def _scale_clique(self) -> str | None:
+        clique: PodClique | None = self._pick(self.world.objects(PODCLIQUES))
+        if clique is None:
+            return None
+        minimum = clique.min_available
+        return await self._scale(PODCLIQUES, clique, self.random.randint(minimum, minimum + 3))
+
+    async def _scale(self, resource: Resource[Any], obj: HasMetadata, replicas: int) -> str:
+        name = obj.metadata.name
+        await self.world.scale(resource, name, replicas)
+        return f"scaled {resource.plural} {name} to {replicas}"
+
+    async def _delete_pod(self) -> str | None:
+        pod = self._pick(self.world.pods())
+        if pod is None:
+            return None
+        grace = self.random.choice((None, None, 0, 5))
+        await self.world.client.delete(PODS, "default", pod.metadata.name, grace_period_seconds=grace)
+        return f"deleted pod {pod.metadata.name} with grace {grace}"
+
+    async def _fail_pod(self) -> str | None:
+        """A pod that runs ends by itself: at once or soon, well or badly."""
+        pod = self._pick(self.world.running_pods())
+        if pod is None:
+            return None
+        after, code = self.random.choice((1, 10, 100)), self.random.choice(("0", "1"))
+        patch = {"metadata": {"annotations": {labels.SIM_EXIT_AFTER: f"{after}s", labels.SIM_EXIT_CODE: code}}}
+        await self.world.client.patch(PODS, "default", pod.metadata.name, patch)
+        return f"let pod {pod.metadata.name} exit {code} {after} s after its start"
+
+    async def _open_foreign_gate(self) -> str | None:
+        pod = self._pick(tuple(_behind_foreign_gate(self.world)))
+        if pod is None:
+            return None
+        await _remove_foreign_gate(self.world, pod)
+        return f"removed the foreign gate of {pod.metadata.name}"
+
+    async def _break_node(self) -> str | None:
+        node = self._pick(self.world.objects(NODES))
+        if node is None:
+            return None
+        nodes = self.world.nodes
+        act: Callable[[str], Awaitable[None]] = self.random.choice(
+            (nodes.fail, nodes.fail, nodes.cordon, nodes.drain, nodes.remove)
+        )
+        await act(node.metadata.name)
+        return f"{act.__name__} {node.metadata.name}"
+
+    async def _mend_node(self) -> str | None:
+        node = self._pick(self.world.objects(NODES))
+        if node is None:
+            return None
+        act = self.random.choice((self.world.nodes.recover, self.world.nodes.uncordon))
+        await act(node.metadata.name)
+        return f"{act.__name__} {node.metadata.name}"
+
+    async def _add_node(self) -> str | None:
+        return f"added {', '.join(await self.world.add_nodes(self.random.randint(1, 2)))}"
+
+    async def _delete_set(self) -> str | None:
+        pcs = self._pick(self._living_sets())
+        if pcs is None:
+            return None
+        await self.world.delete(PODCLIQUESETS, pcs.metadata.name)
+        return f"deleted set {pcs.metadata.name}"
+
+    async def _create_set(self) -> str | None:
+        """Again under its old name, as it was or in another shape; refused while the old one is still leaving."""
+        taken = {pcs.metadata.name for pcs in self.world.objects(PODCLIQUESETS)}
+        manifest = self._pick(tuple(one for one in self.options.sets if one["metadata"]["name"] not in taken))
+        if manifest is None:
+            return None
+        name = manifest["metadata"]["name"]
+        is_new = self.random.random() < 0.5
+        await self.world.apply(draw_set(self.random, name) if is_new else manifest)
+        return f"created set {name} again" + (", in a new shape" if is_new else "")
+
+    async def _freeze_watch(self) -> str | None:
+        plural = self.random.choice(WATCHED)
+        if self._is_down or self._frozen:
+            return None
+        self.world.freeze_watch(plural)
+        self._frozen.append((self.world.operator, plural))
+        return f"froze the operator's watch of {plural}"
+
+    async def _thaw_watch(self) -> str | None:
+        if not self._frozen:
+            return None
+        return f"thawed the watch of {self._thaw()}"
+
+    def _thaw(self) -> str:
+        transport, plural = self._frozen.pop()
+        self.world.thaw_watch(plural, transport)
+        return plural
+
+    async def _crash_soon(self) -> str | None:
+        operator = self.world.operator
+        if self._is_down or operator.crashed.is_set():
+            return None
+        number = operator.write_count + self.random.choice((1, 1, 2, 3, 5, 8, 13))
+        if self.random.random() < 0.5:
+            operator.crash_before_write(number)
+            return f"the operator will crash before its write {number}"
+        operator.crash_after_write(number)
+        return f"the operator will crash after its write {number}"
+
+    async def _crash_now(self) -> str | None:
+        if self._is_down:
+            return None
+        self.world.operator.crash()
+        return "the operator crashed"
+
+    async def _stop_operator(self) -> str | None:
+        if self._is_down:
+            return None
+        await self.world.crash_controller()
+        self._is_down = True
+        return "the operator was stopped"
+
+    async def _start_operator(self) -> str | None:
+        if not self._is_down:
+            return None
+        await self.world.restart_controller()
+        self._is_down = False
+        return "the operator was started"
+
+    async def _set_quota(self) -> str | None:
+        pods = len(self.world.pods()) + self.random.randint(-2, 4)
+        body = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "few-pods"},
+            "spec": {"hard": {"pods": str(max(pods, 0))}},
+        }
+        await self.world.apply(body)
+        self._has_quota = True
+        return f"set the quota to {max(pods, 0)} pods"
+
+    async def _remove_quota(self) -> str | None:
+        if not self._has_quota:
+            return None
+        await self.world.delete(QUOTA, "few-pods")
+        self._has_quota = False
+        return "removed the quota"
+
+    async def _take_name(self) -> str | None:
+        """A stranger's object under a name that a set needs now or when it grows."""
+        pcs = self._pick(self._living_sets())
+        if pcs is None:
+            return None
+        resource, name = self.random.choice(self._needed_names(pcs))
+        try:
+            await self.world.apply(_stranger(resource, name))
+        except ApiError:
+            return None
+        self._strangers.append((resource, name))
+        return f"a stranger took the name {name} of a {resource.kind}"
+
+    def _needed_names(self, pcs: PodCliqueSet) -> list[tuple[Resource[Any], str]]:
+        replica = self.random.randint(0, 2)
+        found: list[tuple[Resource[Any], str]] = [
+            (SERVICES, names.replica_name(pcs.metadata.name, replica)),
+            (PODGANGS, names.replica_name(pcs.metadata.name, replica)),
+        ]
+        for clique in pcs.spec.template.cliques:
+            found.append((PODCLIQUES, names.standalone_clique(pcs.metadata.name, replica, clique.name)))
+        for group in pcs.spec.template.pod_clique_scaling_groups:
+            name = names.group(pcs.metadata.name, replica, group.name)
+            found += [(GROUPS, name), (PODGANGS, names.scaled_gang(name, 0))]
+        here = {pod.metadata.name for pod in self.world.pods()}
+        found += [
+            (PODS, reference.name)
+            for gang in self.world.objects(PODGANGS)
+            for group in gang.spec.podgroups
+            for reference in group.pod_references
+            if reference.name not in here
+        ]
+        taken = {
+            (resource.plural, one.metadata.name)
+            for resource in (SERVICES, PODGANGS, PODCLIQUES, GROUPS)
+            for one in self.world.objects(resource)
+        }
+        free = [(resource, name) for resource, name in found if (resource.plural, name) not in taken]
+        return free or [(SERVICES, "nobody-needs-this")]
+
+    async def _give_name_back(self) -> str | None:
+        if not self._strangers:
+            return None
+        return f"the stranger {await self._remove_stranger()} went"
+
+    async def _remove_stranger(self) -> str:
+        resource, name = self._strangers.pop(self.random.randrange(len(self._strangers)))
+        try:
+            await self.world.client.delete(resource, "default", name, grace_period_seconds=0)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+        return name
+
+    def _living_sets(self) -> tuple[PodCliqueSet, ...]:
+        return tuple(pcs for pcs in self.world.objects(PODCLIQUESETS) if not pcs.metadata.is_leaving)
+
+    def _pick(self, choices: tuple[Any, ...]) -> Any:
+        return self.random.choice(choices) if choices else None
+
+    # --- calm --------------------------------------------------------------------------------------------------------
+
+    async def _repair(self) -> None:
+        """Faults stop and everything that was broken is whole again, in a drawn order."""
+        self.steps.append(f"{self.world.clock.monotonic():10.3f} faults stop, everything is repaired")
+        self.world.calm()
+        repairs = [self._repair_operator, self._repair_nodes, self._repair_obstacles, self._delete_hopeless_sets]
+        self.random.shuffle(repairs)
+        for repair in repairs:
+            await repair()
+            await self.world.clock.sleep(self.random.choice((0.0, 1.0, 60.0)) * self.random.random())
+        await self._open_foreign_gates()
+
+    async def _repair_operator(self) -> None:
+        while self._frozen:
+            self._thaw()
+        if self._is_down:
+            await self._start_operator()
+
+    async def _repair_nodes(self) -> None:
+        for node in self.world.objects(NODES):
+            await self.world.nodes.recover(node.metadata.name)
+            await self.world.nodes.uncordon(node.metadata.name)
+        asked = sum(clique.spec.replicas for clique in self.world.objects(PODCLIQUES))
+        for pcs in self._living_sets():
+            asked += pcs.spec.replicas * sum(6 * clique.spec.replicas for clique in pcs.spec.template.cliques)
+        await self.world.add_nodes(1 + -(-asked // self.options.pods_per_node) // 2)
+
+    async def _repair_obstacles(self) -> None:
+        await self._remove_quota()
+        while self._strangers:
+            await self._remove_stranger()
+
+    async def _delete_hopeless_sets(self) -> None:
+        """Sets whose pods end again and again by themselves are never at rest."""
+        for pcs in self._living_sets():
+            if any(labels.SIM_EXIT_AFTER in clique.annotations for clique in pcs.spec.template.cliques):
+                await self.world.delete(PODCLIQUESETS, pcs.metadata.name)
+
+    async def _open_foreign_gates(self) -> None:
+        """As their owner would, one wave after the other: what is behind our gate too comes later."""
+        for _ in range(20):
+            await self.world.settle(quiet_seconds=QUIET_SECONDS, limit_seconds=4 * 3600)
+            waiting = tuple(_behind_foreign_gate(self.world))
+            if not waiting:
+                return
+            for pod in waiting:
+                await _remove_foreign_gate(self.world, pod)
+
+
+Step = Callable[[Storm], Awaitable[str | None]]
+
+_WEIGHTED: tuple[tuple[int, Step], ...] = (
+    (12, Storm._wait),
+    (7, Storm._scale_set),
+    (7, Storm._scale_group),
+    (7, Storm._scale_clique),
+    (6, Storm._delete_pod),
+    (4, Storm._fail_pod),
+    (2, Storm._open_foreign_gate),
+    (4, Storm._break_node),
+    (3, Storm._mend_node),
+    (2, Storm._add_node),
+    (2, Storm._delete_set),
+    (4, Storm._create_set),
+    (3, Storm._freeze_watch),
+    (3, Storm._thaw_watch),
+    (4, Storm._crash_soon),
+    (2, Storm._crash_now),
+    (1, Storm._stop_operator),
+    (4, Storm._start_operator),
+    (3, Storm._set_quota),
+    (2, Storm._remove_quota),
+    (2, Storm._take_name),
+    (2, Storm._give_name_back),
+)
+_STEPS = tuple(step for _, step in _WEIGHTED)
+_WEIGHTS = tuple(weight for weight, _ in _WEIGHTED)
+
+
+def _behind_foreign_gate(world: World) -> Iterator[Pod]:
+    for pod in world.pods():
+        if not pod.metadata.is_leaving and any(gate.name == FOREIGN_GATE for gate in pod.spec.scheduling_gates):
+            yield pod
+
+
+async def _remove_foreign_gate(world: World, pod: Pod) -> None:
+    kept = [{"name": gate.name} for gate in pod.spec.scheduling_gates if gate.name != FOREIGN_GATE]
+    patch = {
+        "metadata": {"resourceVersion": pod.metadata.resource_version},
+        "spec": {"schedulingGates": kept},
+    }
+    try:
+        await world.client.patch(PODS, "default", pod.metadata.name, patch)
+    except ApiError as error:
+        # Changed or gone between reading and writing: a later round sees it.
+        if not (error.is_conflict or error.is_not_found):
+            raise
+
+
+def _stranger(resource: Resource[Any], name: str) -> JsonObject:
+    containers = [{"name": "main", "image": "i"}]
+    specs: dict[str, JsonObject] = {
+        "pods": {"containers": containers},
+        "services": {"clusterIP": "None"},
+        "podgangs": {"podgroups": []},
+        "podcliques": {"roleName": "r", "replicas": 1, "minAvailable": 1, "podSpec": {"containers": containers}},
+        "podcliquescalinggroups": {"replicas": 1, "minAvailable": 1, "cliqueNames": ["x"]},
+    }
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name},
+        "spec": specs[resource.plural],
+    }
+
+
+def _in_words(options: Options) -> str:
+    return msgspec.json.format(msgspec.json.encode(options), indent=0).decode()
+
+
+# --- from the command line -------------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.storms", description=__doc__)
+    parser.add_argument("--seed", type=int, help="replay one storm and print its steps and its timeline")
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=2000)
+    parser.add_argument("--keep-going", action="store_true", help="tell all that fail, in one line each")
+    options = parser.parse_args()
+    if options.seed is not None:
+        return _replay(options.seed)
+    return _run_many(range(options.start, options.start + options.seeds), keep_going=options.keep_going)
+
+
+def _replay(seed: int) -> int:
+    storm = Storm(seed)
+    try:
+        text = storm.run()
+    except StormFailed as failed:
+        print(storm.world.timeline.text())
+        print(failed)
+        return 1
+    print(text)
+    print("\n".join(storm.steps))
+    return 0
+
+
+def _run_many(seeds: range, *, keep_going: bool) -> int:
+    failed_count = 0
+    for done, seed in enumerate(seeds, 1):
+        try:
+            Storm(seed).run()
+        except StormFailed as failed:
+            failed_count += 1
+            print(str(failed) if not keep_going else "\n".join(str(failed).splitlines()[:4]), flush=True)
+            if not keep_going:
+                return 1
+        if done % 100 == 0:
+            print(f"{done} of {len(seeds)} storms, {failed_count} failed", file=sys.stderr, flush=True)
+    return 1 if failed_count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
