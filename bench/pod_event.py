@@ -10,7 +10,8 @@ from bench.worlds import BenchWorld, flat_set
 from grove.api.meta import Condition, find_condition
 from grove.api.pod import Pod
 from grove.kube.answers import Modified
-from grove.planner.plan import Memo, plan
+from grove.planner.memo import Memo
+from grove.planner.plan import plan
 from grove.sim.clock import run_virtual
 
 SMALL, LARGE, EVENTS = 15, 1500, 300

@@ -38,7 +38,8 @@ from grove.api.service import Service, ServiceSpec
 from grove.cluster.patches.merge import apply_merge_patch
 from grove.controller.failures import FailureBook
 from grove.planner.actions import Action, Chain, Create, Delete, DeleteMany, Emit, Failure, Patch, Plan, StatusWrite
-from grove.planner.plan import Memo, plan
+from grove.planner.memo import Memo
+from grove.planner.plan import plan
 from grove.planner.snapshot import SetContext, Snapshot, build_context
 from grove.planner.views import CliqueView, ReplicaView, view_clique
 
@@ -348,6 +349,11 @@ def actions(decided: Plan) -> list[Action]:
     return [action for chain in decided.chains for stage in chain.stages for action in stage]
 
 
+def touched(decided: Plan) -> list[str]:
+    """The names of the objects that a plan writes, in order; a bulk delete by its selector."""
+    return [one.selector if isinstance(one, DeleteMany) else one.name for one in actions(decided)]
+
+
 # The world
 
 
@@ -475,7 +481,7 @@ class World:
         for one in self.all(PODS):
             if one.metadata.is_leaving:
                 self._vanish(PODS, one.metadata.name)
-            elif one.is_active and not one.spec.scheduling_gates and not one.is_ready and room:
+            elif one.is_active and not one.spec.scheduling_gates and not one.is_ready and room > 0:
                 room -= not one.spec.node_name
                 ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
                 self.edit(PODS, one.metadata.name, {"spec": {"nodeName": "node-1"}, "status": ready})

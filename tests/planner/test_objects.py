@@ -1,7 +1,7 @@
 """The children of a set as the wire shows them: names, labels, owners, environment."""
 
 from grove.api import labels
-from grove.api.meta import JsonObject
+from grove.api.meta import HasMetadata, JsonObject
 from grove.api.podcliqueset import HeadlessServiceConfig
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
 from grove.planner.blueprint import draw_replica
@@ -97,10 +97,15 @@ def test_a_pod_carries_the_labels_of_its_clique_and_its_own_place() -> None:
 
 def test_owners_are_the_set_the_group_and_the_clique() -> None:
     world = settled()
+    children: list[HasMetadata] = [
+        *world.all(PODCLIQUES),
+        *world.all(GROUPS),
+        *world.all(PODGANGS),
+        *world.all(SERVICES),
+    ]
     owners = {
         one.metadata.name: [(owner.kind, owner.name, owner.controller) for owner in one.metadata.owner_references]
-        for resource in (PODCLIQUES, GROUPS, PODGANGS, SERVICES)
-        for one in world.all(resource)
+        for one in children
     }
     of_set, of_group = [("PodCliqueSet", "p", True)], [("PodCliqueScalingGroup", "p-0-g", True)]
     assert owners == {

@@ -10,7 +10,8 @@ from grove.api.podcliqueset import GangStatus, PodCliqueSetStatus
 from grove.api.reasons import FindingReason
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODS
 from grove.planner.actions import Plan
-from grove.planner.plan import Memo, plan
+from grove.planner.memo import Memo
+from grove.planner.plan import plan
 from tests.dsl import (
     NOW,
     World,

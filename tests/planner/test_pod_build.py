@@ -1,5 +1,7 @@
 """One pod's manifest, made from its clique."""
 
+from typing import Any
+
 import msgspec
 
 from grove.api.meta import JsonObject
@@ -8,7 +10,7 @@ from grove.planner.pod_build import PodMold
 from tests.dsl import clique
 
 
-def cast(pod_spec: JsonObject, *, index: int = 1, failures: int = 0, **metadata: object) -> JsonObject:
+def cast(pod_spec: JsonObject, *, index: int = 1, failures: int = 0, **metadata: Any) -> JsonObject:
     observed = clique(name="p-3-a", **metadata).clique
     observed = msgspec.structs.replace(observed, spec=PodCliqueSpec(pod_spec=pod_spec))
     return PodMold(observed).cast("p-3-a-1-xyz42", index, failures)

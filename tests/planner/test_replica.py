@@ -4,7 +4,7 @@ import pytest
 
 from grove.api import labels
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
-from grove.planner.actions import Create, FreshLook, Patch
+from grove.planner.actions import FreshLook, Patch
 from grove.planner.plan import plan
 from tests.dsl import (
     NOW,
@@ -27,6 +27,7 @@ from tests.dsl import (
     service,
     snapshot,
     told,
+    touched,
 )
 
 
@@ -69,11 +70,10 @@ class TestFromNothing:
     def test_members_wait_for_their_group_and_pods_for_all_cliques_of_their_gang(self) -> None:
         world = World(appendix_a())
         first = plan(world.snapshot(), NOW)
-        assert [action.name for action in actions(first)] == ["p-0", "p-0-g", "p-0-a"]
+        assert touched(first) == ["p-0", "p-0-g", "p-0-a"]
         a = clique(name="p-0-a", replicas=2)
         seen = replica(a, groups=(group("p-0-g", "b", "c", replicas=2),), services=(service(),))
-        names = [action.name for action in actions(plan(snapshot(appendix_a(), seen), NOW))]
-        assert names == ["p-0-g-0-b", "p-0-g-0-c", "p-0-g-1-b", "p-0-g-1-c"]
+        assert touched(plan(snapshot(appendix_a(), seen), NOW)) == ["p-0-g-0-b", "p-0-g-0-c", "p-0-g-1-b", "p-0-g-1-c"]
 
     def test_replicas_have_chains_of_their_own(self) -> None:
         chains = plan(World(appendix_a(replicas=3)).snapshot(), NOW).chains
@@ -227,7 +227,7 @@ class TestARefusedObject:
         facts = snapshot(pcs(role("a"), role("b")), seen)
 
         def created(seconds: float) -> list[str]:
-            return [action.name for action in actions(plan(facts, at(seconds)))]
+            return touched(plan(facts, at(seconds)))
 
         assert created(0) == ["p-0-a"]
         assert created(pause - 1) == ["p-0-a"]
@@ -266,7 +266,7 @@ class TestGatesInAPlan:
                 gangs=(gang(first), gang(second, name="p-0-g-0")),
                 services=(service(),),
             )
-            return [action.name.rpartition("-")[0] for action in actions(plan(snapshot(observed, seen), NOW))]
+            return [name.rpartition("-")[0] for name in touched(plan(snapshot(observed, seen), NOW))]
 
         assert gates(gated(0, clique="p-0-g-0-b")) == ["p-0-g-0-b-0"]
         assert gates(pod(0, clique="p-0-g-0-b", node="", ready=False)) == []

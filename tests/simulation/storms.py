@@ -8,7 +8,7 @@ that fails.
 import argparse
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 
@@ -19,7 +19,17 @@ from grove.api.meta import HasMetadata, JsonObject
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
-from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.resources import (
+    GROUPS,
+    NODES,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+    Resource,
+)
 from grove.clock import Clock
 from grove.controller.app import Controller
 from grove.errors import Bug
@@ -27,13 +37,12 @@ from grove.kube.client import Client
 from grove.kube.errors import ApiError
 from grove.planner.plan import plan
 from grove.sim.clock import run_virtual
-from grove.sim.faults import CALM, FaultPlan, FaultyTransport
+from grove.sim.faults import CALM, FaultPlan
 from grove.sim.world import Operator, World
 from tests.simulation.restored import unrestored
 
 FOREIGN_GATE = "example.com/hold"
 POD_MEMORY = 80
-QUOTA = Resource(group="", version="v1", kind="ResourceQuota", plural="resourcequotas", view=Pod)
 WATCHED = ("pods", "podcliques", "podcliquescalinggroups", "podgangs", "services", "podcliquesets")
 # Longer than every back-off: whatever was put off is tried again before the world counts as quiet.
 QUIET_SECONDS = 400.0
@@ -153,7 +162,7 @@ class Storm:
         self.steps: list[str] = []
         self.controllers: list[Controller] = []
         self._strangers: list[tuple[Resource[Any], str]] = []
-        self._frozen: list[tuple[FaultyTransport, str]] = []
+        self._frozen: list[str] = []
         self._is_down = False
         self._has_quota = False
 
@@ -196,7 +205,7 @@ class Storm:
             raise Bug("a visit failed with an unexpected error (logged above)")
 
     def _demand(self) -> None:
-        wrong = unrestored(self.world, allowed_gates=(FOREIGN_GATE,))
+        wrong = unrestored(self.world)
         if wrong:
             raise Bug("not as asked for, although nothing is broken any more:\n  " + "\n  ".join(wrong))
 
@@ -366,7 +375,7 @@ class Storm:
         if self._is_down or self._frozen:
             return None
         self.world.freeze_watch(plural)
-        self._frozen.append((self.world.operator, plural))
+        self._frozen.append(plural)
         return f"froze the operator's watch of {plural}"
 
     async def _thaw_watch(self) -> str | None:
@@ -375,8 +384,8 @@ class Storm:
         return f"thawed the watch of {self._thaw()}"
 
     def _thaw(self) -> str:
-        transport, plural = self._frozen.pop()
-        self.world.thaw_watch(plural, transport)
+        plural = self._frozen.pop()
+        self.world.thaw_watch(plural)
         return plural
 
     async def _crash_soon(self) -> str | None:
@@ -425,7 +434,7 @@ class Storm:
     async def _remove_quota(self) -> str | None:
         if not self._has_quota:
             return None
-        await self.world.delete(QUOTA, "few-pods")
+        await self.world.delete(RESOURCE_QUOTAS, "few-pods")
         self._has_quota = False
         return "removed the quota"
 
@@ -495,7 +504,13 @@ class Storm:
         """Faults stop and everything that was broken is whole again, in a drawn order."""
         self.steps.append(f"{self.world.clock.monotonic():10.3f} faults stop, everything is repaired")
         self.world.calm()
-        repairs = [self._repair_operator, self._repair_nodes, self._repair_obstacles, self._delete_hopeless_sets]
+        repairs = [
+            self._repair_operator,
+            self._repair_nodes,
+            self._repair_pods,
+            self._repair_obstacles,
+            self._delete_hopeless_sets,
+        ]
         self.random.shuffle(repairs)
         for repair in repairs:
             await repair()
@@ -516,6 +531,14 @@ class Storm:
         for pcs in self._living_sets():
             asked += pcs.spec.replicas * sum(6 * clique.spec.replicas for clique in pcs.spec.template.cliques)
         await self.world.add_nodes(1 + -(-asked // self.options.pods_per_node) // 2)
+
+    async def _repair_pods(self) -> None:
+        """Pods that were told to end stop doing so when their kubelet starts them again."""
+        healthy = {"metadata": {"annotations": {labels.SIM_EXIT_AFTER: None, labels.SIM_EXIT_CODE: None}}}
+        for pod in self.world.pods():
+            if labels.SIM_EXIT_AFTER in pod.metadata.annotations:
+                with suppress(ApiError):
+                    await self.world.client.patch(PODS, "default", pod.metadata.name, healthy)
 
     async def _repair_obstacles(self) -> None:
         await self._remove_quota()

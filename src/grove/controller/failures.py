@@ -7,21 +7,24 @@ from datetime import datetime
 
 from grove.api.meta import Uid
 from grove.planner.actions import Failure
+from grove.planner.refusals import is_about_pods
 
 
 class FailureBook:
-    """One set's failures by chain. A tuple is replaced, never changed, so that views can compare by identity."""
+    """Failures by set and replica. A tuple is replaced, never changed, so that views can compare by identity."""
 
     def __init__(self) -> None:
-        self._by_replica: dict[tuple[Uid, int], dict[str, Failure]] = {}
-        self._tuples: dict[tuple[Uid, int], tuple[Failure, ...]] = {}
+        self._sets: dict[Uid, dict[int, tuple[Failure, ...]]] = {}
 
     def of(self, set_uid: Uid, replica_index: int) -> tuple[Failure, ...]:
-        return self._tuples.get((set_uid, replica_index), ())
+        return self._sets.get(set_uid, {}).get(replica_index, ())
+
+    def has_refused_pods(self, set_uid: Uid) -> bool:
+        return any(is_about_pods(failure) for failures in self._sets.get(set_uid, {}).values() for failure in failures)
 
     def record(self, set_uid: Uid, replica_index: int, *, key: str, code: str, message: str, now: datetime) -> None:
         """Counted once per attempt: several refusals at one instant are one."""
-        failures = self._by_replica.setdefault((set_uid, replica_index), {})
+        failures = {failure.key: failure for failure in self.of(set_uid, replica_index)}
         old = failures.get(key)
         if old is not None and old.last_at == now:
             return
@@ -33,36 +36,29 @@ class FailureBook:
             first_at=old.first_at if old else now,
             last_at=now,
         )
-        self._seal(set_uid, replica_index)
+        self._put(set_uid, replica_index, failures)
 
     def clear(self, set_uid: Uid, replica_index: int, keys: list[str]) -> bool:
         """Forget failures whose action is done; True if there were any."""
-        failures = self._by_replica.get((set_uid, replica_index))
-        if not failures:
+        failures = {failure.key: failure for failure in self.of(set_uid, replica_index)}
+        kept = {key: failure for key, failure in failures.items() if key not in keys}
+        if len(kept) == len(failures):
             return False
-        known = [key for key in keys if key in failures]
-        for key in known:
-            del failures[key]
-        if known:
-            self._seal(set_uid, replica_index)
-        return bool(known)
+        self._put(set_uid, replica_index, kept)
+        return True
 
     def forget_set(self, set_uid: Uid) -> None:
-        for _, replica_index in [key for key in self._by_replica if key[0] == set_uid]:
-            self.forget_replica(set_uid, replica_index)
+        self._sets.pop(set_uid, None)
 
     def forget_replica(self, set_uid: Uid, replica_index: int) -> None:
-        self._by_replica.pop((set_uid, replica_index), None)
-        self._tuples.pop((set_uid, replica_index), None)
+        if self.of(set_uid, replica_index):
+            self._put(set_uid, replica_index, {})
 
-    def has_refused_pods(self, set_uid: Uid, replica_count: int) -> bool:
-        return any(
-            failure.key.startswith("pods/") for index in range(replica_count) for failure in self.of(set_uid, index)
-        )
-
-    def _seal(self, set_uid: Uid, replica_index: int) -> None:
-        failures = self._by_replica[(set_uid, replica_index)]
+    def _put(self, set_uid: Uid, replica_index: int, failures: dict[str, Failure]) -> None:
+        replicas = self._sets.setdefault(set_uid, {})
         if failures:
-            self._tuples[(set_uid, replica_index)] = tuple(failures[key] for key in sorted(failures))
+            replicas[replica_index] = tuple(failures[key] for key in sorted(failures))
         else:
-            self.forget_replica(set_uid, replica_index)
+            replicas.pop(replica_index, None)
+        if not replicas:
+            del self._sets[set_uid]

@@ -15,7 +15,8 @@ from grove.controller.queue import KeyQueue
 from grove.controller.settings import Settings
 from grove.kube.errors import ApiError
 from grove.planner.actions import Plan, earliest
-from grove.planner.plan import Memo, plan
+from grove.planner.memo import Memo
+from grove.planner.plan import plan
 
 log = structlog.get_logger()
 

@@ -26,8 +26,18 @@ class _SetState:
 
     def __init__(self, context: SetContext) -> None:
         self.context = context
+        # Ordered by index.
         self.views: dict[int, ReplicaView] = {}
         self.dirty: dict[int, None] = {}
+        # The number of replicas that the views were made for.
+        self.replicas = 0
+
+    def put(self, index: int, view: ReplicaView) -> None:
+        is_last = index not in self.views and (not self.views or index > next(reversed(self.views)))
+        is_in_place = index in self.views
+        self.views[index] = view
+        if not (is_last or is_in_place):
+            self.views = dict(sorted(self.views.items()))
 
 
 class Observer:
@@ -127,19 +137,18 @@ class Observer:
         if pcs is None:
             return None
         state = self._state_of(pcs)
+        if state.replicas != pcs.spec.replicas:
+            least = min(state.replicas, pcs.spec.replicas)
+            state.dirty.update(dict.fromkeys(index for index in state.views if index >= least))
+            state.dirty.update(dict.fromkeys(range(least, pcs.spec.replicas)))
+            state.replicas = pcs.spec.replicas
         for index in state.dirty:
             self._refresh(state, set_uid, index)
         state.dirty.clear()
-        for index in range(pcs.spec.replicas):
-            if index not in state.views:
-                self._refresh(state, set_uid, index)
-        for index in [i for i, view in state.views.items() if i >= pcs.spec.replicas and not view.has_anything]:
-            del state.views[index]
-            self._failures.forget_replica(set_uid, index)
         return Snapshot(
             pcs=pcs,
             context=state.context,
-            replicas=tuple(state.views[index] for index in sorted(state.views)),
+            replicas=tuple(state.views.values()),
             refused_ahead_count=self._refused_ahead_count(pcs),
         )
 
@@ -160,7 +169,7 @@ class Observer:
         cliques = self._children("cliques", part)
         for group in groups:
             cliques += self._caches.cliques.owned_by(group.metadata.uid)
-        state.views[index] = ReplicaView(
+        view = ReplicaView(
             index=index,
             cliques={c.metadata.name: self._view_of(c) for c in sorted(cliques, key=_name_of)},
             groups={g.metadata.name: g for g in sorted(groups, key=_name_of)},
@@ -168,6 +177,11 @@ class Observer:
             services={s.metadata.name: s for s in self._children("services", part)},
             failures=self._failures.of(set_uid, index),
         )
+        if index < state.replicas or view.has_anything:
+            state.put(index, view)
+        else:
+            state.views.pop(index, None)
+            self._failures.forget_replica(set_uid, index)
 
     def _children(self, kind: str, part: Part) -> list[Any]:
         return list(self._parts[kind].get(part[0], {}).get(part[1], {}).values())
@@ -183,13 +197,13 @@ class Observer:
 
     def _refused_ahead_count(self, pcs: PodCliqueSet) -> int:
         """Older sets of this namespace that wait for refused pods; 0 unless this set is refused itself."""
-        if not self._failures.has_refused_pods(pcs.metadata.uid, pcs.spec.replicas):
+        if not self._failures.has_refused_pods(pcs.metadata.uid):
             return 0
         mine = _age_of(pcs)
         return sum(
             other.metadata.namespace == pcs.metadata.namespace
             and _age_of(other) < mine
-            and self._failures.has_refused_pods(other.metadata.uid, other.spec.replicas)
+            and self._failures.has_refused_pods(other.metadata.uid)
             for other in self._caches.sets.values()
         )
 

@@ -32,6 +32,10 @@ def pods_failure_key(clique_name: str) -> str:
     return f"pods/{clique_name}"
 
 
+def is_about_pods(failure: Failure) -> bool:
+    return failure.key.startswith("pods/")
+
+
 def gang_refusal(
     cliques: tuple[CliqueView, ...], failures: tuple[Failure, ...], *, gangs_ahead_count: int
 ) -> Refusal | None:

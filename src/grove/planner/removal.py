@@ -75,7 +75,8 @@ def _unit_stages(
         for clique in cliques
         if not clique.is_leaving
     ]
-    return (mark, pods, (*children, *others))
+    # Cliques before their group: without it nobody could tell whose they are.
+    return (mark, pods, tuple(children), tuple(others))
 
 
 def _mark(gang: PodGang, reason: str) -> Patch:

@@ -40,7 +40,7 @@ from grove.planner.gates import GateVerdict, base_placement, gang_gate, gate_fin
 from grove.planner.objects import build_clique, build_group, build_service, build_service_spec
 from grove.planner.pod_build import PodMold
 from grove.planner.pods import CliquePods, NewPod, plan_pods
-from grove.planner.refusals import Refusal, gang_refusal, pods_failure_key
+from grove.planner.refusals import Refusal, gang_refusal, is_about_pods, pods_failure_key
 from grove.planner.removal import is_marked, plan_group_replica_removal, plan_replica_removal
 from grove.planner.snapshot import SetContext
 from grove.planner.status import (
@@ -71,6 +71,19 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
     refused_gang_count: int = 0
     # Refusals of what is still wanted.
     failures: tuple[Failure, ...] = ()
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing to do, to say or to wait for."""
+        return not (
+            self.chains
+            or self.statuses
+            or self.looks
+            or self.findings
+            or self.waiting_gangs
+            or self.failures
+            or self.wake_at is not None
+        )
 
 
 class GangState(msgspec.Struct, frozen=True, kw_only=True):
@@ -319,7 +332,7 @@ class _Retries:
         self._due = {failure.key: _retry_at(failure) for failure in failures}
         self._now = now
         # Refused pods have rules of their own (`refusals.py`).
-        waiting = [f for f in failures if not f.key.startswith("pods/") and self._due[f.key] > now]
+        waiting = [f for f in failures if not is_about_pods(f) and self._due[f.key] > now]
         self.wake_at = earliest(*(self._due[failure.key] for failure in waiting))
         self.findings = tuple(
             Finding(
@@ -361,8 +374,8 @@ def _plan_builds(
         (*plan_old_finalizers(replica), *_plan_strangers(context, replica, blueprint)),
         *allowed,
         tuple(action for state in states for action in _plan_surplus(state, now)),
-        *(stage for state in states for stage in _plan_new_pods(state, now)),
-        tuple(action for state in states for action in _plan_ended(state, now)),
+        *(stage for state in states for stage in _plan_new_pods(state, retries, now)),
+        tuple(action for state in states for action in _plan_ended(state, retries, now)),
     )
 
 
@@ -472,15 +485,18 @@ def _plan_gang(context: SetContext, replica: ReplicaView, state: GangState) -> I
         yield action
 
 
-def _may_create_pods(state: GangState, now: datetime) -> bool:
+def _may_create_pods(state: GangState, retries: _Retries, now: datetime) -> bool:
     if not state.is_whole or (state.gang is not None and state.gang.metadata.is_leaving):
+        return False
+    # The gang names its pods first: while its own create waits, so do they.
+    if state.gang is None and not retries.allow(f"podgangs/{state.blueprint.name}"):
         return False
     return state.refusal is None or state.refusal.retry_at <= now
 
 
-def _plan_new_pods(state: GangState, now: datetime) -> tuple[Stage, Stage]:
+def _plan_new_pods(state: GangState, retries: _Retries, now: datetime) -> tuple[Stage, Stage]:
     """Minima before extras, so that a server that refuses some leaves a gang its minimum."""
-    if not _may_create_pods(state, now):
+    if not _may_create_pods(state, retries, now):
         return (), ()
     minima: list[Action] = []
     extras: list[Action] = []
@@ -524,9 +540,9 @@ def _plan_surplus(state: GangState, now: datetime) -> Iterable[Action]:
                 yield _delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)
 
 
-def _plan_ended(state: GangState, now: datetime) -> Iterable[Action]:
+def _plan_ended(state: GangState, retries: _Retries, now: datetime) -> Iterable[Action]:
     """After their replacements were created, which carry on the count of failures; never before."""
-    may_create = _may_create_pods(state, now)
+    may_create = _may_create_pods(state, retries, now)
     for name, pods in state.pods.items():
         unreplaced = {} if may_create else {new.index: None for new in pods.create}
         for entry in pods.delete:

@@ -79,6 +79,8 @@ class FaultyTransport:
     ) -> None:
         self.plan = plan
         self.writes: list[Write] = []
+        # Writes begun, counting those that a crash kept from arriving.
+        self.write_count = 0
         # Set at the crash; from then on no call returns, as for a program that no longer exists.
         self.crashed = asyncio.Event()
         self._inner = inner
@@ -87,7 +89,6 @@ class FaultyTransport:
         self._on_write = on_write
         self._refusals: list[Refusal] = []
         self._thawed: dict[str, asyncio.Event] = {}
-        self._write_count = 0
         self._crash_before = 0
         self._crash_after = 0
         self._next_create_at = 0.0
@@ -125,12 +126,12 @@ class FaultyTransport:
 
     def crash_before_write(self, number: int) -> None:
         """The program dies just before its write `number` (1 is the first) reaches the server."""
-        require(number > self._write_count, f"write {number} is still to come")
+        require(number > self.write_count, f"write {number} is still to come")
         self._crash_before = number
 
     def crash_after_write(self, number: int) -> None:
         """The program dies when its write `number` is done, before the answer arrives."""
-        require(number > self._write_count, f"write {number} is still to come")
+        require(number > self.write_count, f"write {number} is still to come")
         self._crash_after = number
 
     def crash(self) -> None:
@@ -160,8 +161,8 @@ class FaultyTransport:
     async def _pass_on(self, request: Request) -> Response:
         if not request.is_write:
             return await self._inner.send(request)
-        self._write_count += 1
-        number = self._write_count
+        self.write_count += 1
+        number = self.write_count
         if number == self._crash_before:
             self.crash()
             await self._hang_if_dead()

@@ -4,7 +4,7 @@ They see only what the API shows. A decision takes a moment to arrive, so a rule
 or what was placed allows what was true a few seconds before (`MOMENT`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -31,22 +31,54 @@ class InvariantBroken(Bug):
     """A safety rule does not hold; the message names the rule, the object and the time."""
 
 
-class _Lately:
-    """What is true of a gang, or was a moment ago."""
+class _Sight:
+    """Since when facts may be what the operator acts on: a moment, or longer while a watch says nothing."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._is_true: dict[tuple[str, str], bool] = {}
-        self._ended_at: dict[tuple[str, str], datetime] = {}
+        self._blind_count = 0
+        self._lost_at: datetime | None = None
+        self._regained_at: datetime | None = None
 
-    def note(self, key: tuple[str, str], is_true: bool) -> None:
-        if self._is_true.get(key) and not is_true:
-            self._ended_at[key] = self._clock.now()
-        self._is_true[key] = is_true
+    def lose(self) -> None:
+        self._lost_at = self.since()
+        self._blind_count += 1
 
-    def holds(self, key: tuple[str, str]) -> bool:
-        ended_at = self._ended_at.get(key)
-        return self._is_true.get(key, False) or (ended_at is not None and self._clock.now() - ended_at <= MOMENT)
+    def regain(self) -> None:
+        self._blind_count -= 1
+        self._regained_at = self._clock.now()
+
+    def since(self) -> datetime:
+        now = self._clock.now()
+        is_blind = self._blind_count or (self._regained_at is not None and now - self._regained_at <= MOMENT)
+        return self._lost_at if self._lost_at is not None and is_blind else now - MOMENT
+
+
+class _Lately:
+    """Of which indices of a clique something is true, or was a moment ago: the operator may still rest on it."""
+
+    def __init__(self, clock: Clock, sight: _Sight) -> None:
+        self._clock = clock
+        self._sight = sight
+        # None: true now; else when it ended.
+        self._ended_at: dict[Uid, dict[int, datetime | None]] = {}
+
+    def note(self, clique: Uid, index: int, is_true: bool) -> None:
+        indices = self._ended_at.setdefault(clique, {})
+        if is_true:
+            indices[index] = None
+        elif index in indices and indices[index] is None:
+            indices[index] = self._clock.now()
+
+    def count(self, clique: Uid | None) -> int:
+        return sum(self._is_recent(ended_at) for ended_at in self._ended_at.get(clique or Uid(""), {}).values())
+
+    def has_other(self, clique: Uid | None, index: int) -> bool:
+        ended = self._ended_at.get(clique or Uid(""), {})
+        return any(self._is_recent(ended_at) for other, ended_at in ended.items() if other != index)
+
+    def _is_recent(self, ended_at: datetime | None) -> bool:
+        return ended_at is None or ended_at >= self._sight.since()
 
 
 class Invariants:
@@ -60,15 +92,23 @@ class Invariants:
         self._gangs: dict[tuple[str, str], PodGang] = {}
         # When each clique last asked for more pods than it does now, and how many.
         self._asked: dict[Uid, list[tuple[datetime, int]]] = {}
-        # Gangs that are placed or whole, or when they last were.
-        self._placed = _Lately(clock)
-        self._whole = _Lately(clock)
+        self._sight = _Sight(clock)
+        self._existing = _Lately(clock, self._sight)
+        self._placed = _Lately(clock, self._sight)
+        self._ungated = _Lately(clock, self._sight)
         self.broken: list[str] = []
         self.checked_count = 0
 
     def check(self) -> None:
         if self.broken:
             raise InvariantBroken("\n".join(self.broken))
+
+    def lose_sight(self) -> None:
+        """A watch of the operator says nothing: until `regain_sight` it may act on what was true before."""
+        self._sight.lose()
+
+    def regain_sight(self) -> None:
+        self._sight.regain()
 
     def observe(self, change: Change) -> None:
         """One write to the store: remember it, then ask every rule that it could break."""
@@ -91,11 +131,11 @@ class Invariants:
         siblings = self._pods.setdefault(owner, {})
         if change.type == ChangeType.DELETED:
             siblings.pop(pod.metadata.uid, None)
-            self._note_placement(pod)
+            self._note_index(owner, pod_index(pod))
             return
         siblings[pod.metadata.uid] = pod
         before = _decode(change.before.obj, Pod) if change.before else None
-        self._note_placement(pod)
+        self._note_index(owner, pod_index(pod))
         if change.type == ChangeType.ADDED:
             self._ask(pod, self._never_more_pods_than_asked_for, self._never_two_pods_with_one_index)
             self._ask(pod, self._created_under_a_referenced_name, self._nothing_new_in_a_marked_unit)
@@ -131,14 +171,11 @@ class Invariants:
             return
         self._gangs[key] = gang
 
-    def _note_placement(self, pod: Pod) -> None:
-        key = (pod.metadata.namespace, pod.metadata.labels.get(labels.PODGANG, ""))
-        gang = self._gangs.get(key)
-        if gang is None:
-            return
-        groups = gang.spec.podgroups
-        self._placed.note(key, all(self._placed_count(key[0], g.name) >= g.min_replicas for g in groups))
-        self._whole.note(key, all(self._existing_count(key[0], g.name) >= len(g.pod_references) for g in groups))
+    def _note_index(self, clique: Uid, index: int) -> None:
+        holders = [pod for pod in self._pods[clique].values() if pod_index(pod) == index]
+        self._existing.note(clique, index, any(pod.is_succeeded or pod.is_active for pod in holders))
+        self._placed.note(clique, index, any(p.is_succeeded or (p.is_active and p.is_scheduled) for p in holders))
+        self._ungated.note(clique, index, any(not pod.is_behind_our_gate for pod in holders))
 
     # The rules
 
@@ -146,7 +183,7 @@ class Invariants:
         owner = pod.metadata.controller_uid
         if owner is None or owner not in self._cliques:
             return None
-        since = self._clock.now() - MOMENT
+        since = self._sight.since()
         asked = self._asked[owner]
         most = max(count for i, (at, count) in enumerate(asked) if i == len(asked) - 1 or at >= since)
         active = sum(other.is_active for other in self._pods[owner].values())
@@ -169,15 +206,13 @@ class Invariants:
 
     def _ungated_only_when_its_turn_came(self, pod: Pod) -> str | None:
         namespace = pod.metadata.namespace
-        base = pod.metadata.labels.get(labels.BASE_PODGANG)
-        if base and not self._placed.holds((namespace, base)):
-            return f"ungated although base gang {base} is not scheduled"
-        key = (namespace, pod.metadata.labels.get(labels.PODGANG, ""))
-        gang = self._gangs.get(key)
-        if gang is None or self._whole.holds(key) or self._has_other_ungated(gang, pod):
+        base = self._gangs.get((namespace, pod.metadata.labels.get(labels.BASE_PODGANG, "")))
+        if base is not None and not self._is_at_minimum(base, self._placed):
+            return f"ungated although base gang {base.metadata.name} is not scheduled"
+        gang = self._gangs.get((namespace, pod.metadata.labels.get(labels.PODGANG, "")))
+        if gang is None or self._is_at_minimum(gang, self._existing) or self._has_started(gang, pod):
             return None
-        minima = all(self._existing_count(namespace, g.name) >= g.min_replicas for g in gang.spec.podgroups)
-        return None if minima else f"ungated although gang {key[1]} was never complete"
+        return f"ungated although gang {gang.metadata.name} never had its minimum"
 
     def _nothing_new_in_a_marked_unit(self, obj: HasMetadata) -> str | None:
         gang = self._gangs.get((obj.metadata.namespace, obj.metadata.labels.get(labels.PODGANG, "")))
@@ -197,21 +232,17 @@ class Invariants:
 
     # What the rules ask
 
-    def _members(self, namespace: str, clique_name: str) -> Iterable[Pod]:
-        uid = self._clique_uids.get((namespace, clique_name))
-        return self._pods.get(uid, {}).values() if uid else ()
+    def _clique_of(self, gang: PodGang, name: str) -> Uid | None:
+        return self._clique_uids.get((gang.metadata.namespace, name))
 
-    def _placed_count(self, namespace: str, clique_name: str) -> int:
-        return sum(p.is_succeeded or (p.is_active and p.is_scheduled) for p in self._members(namespace, clique_name))
+    def _is_at_minimum(self, gang: PodGang, fact: _Lately) -> bool:
+        return all(fact.count(self._clique_of(gang, g.name)) >= g.min_replicas for g in gang.spec.podgroups)
 
-    def _existing_count(self, namespace: str, clique_name: str) -> int:
-        return sum(pod.is_succeeded or pod.is_active for pod in self._members(namespace, clique_name))
-
-    def _has_other_ungated(self, gang: PodGang, pod: Pod) -> bool:
+    def _has_started(self, gang: PodGang, pod: Pod) -> bool:
+        """Another pod of the gang is past the gate: the first placement has begun."""
         return any(
-            other.metadata.uid != pod.metadata.uid and not other.is_behind_our_gate
-            for group in gang.spec.podgroups
-            for other in self._members(gang.metadata.namespace, group.name)
+            self._ungated.has_other(uid, pod_index(pod) if uid == pod.metadata.controller_uid else -1)
+            for uid in (self._clique_of(gang, group.name) for group in gang.spec.podgroups)
         )
 
     def _ask(self, obj: T, *rules: Callable[[T], str | None]) -> None:

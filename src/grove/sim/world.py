@@ -101,6 +101,7 @@ class World:
         self._operator_factory = operator
         self._inhabitants: list[asyncio.Task[None]] = []
         self._transports: list[FaultyTransport] = []
+        self._frozen: dict[str, FaultyTransport] = {}
         self._controller_task: asyncio.Task[None] | None = None
         self._life_count = 0
 
@@ -218,6 +219,16 @@ class World:
         """Start the operator with empty memory; one that runs is killed first."""
         await self.crash_controller()
         self._start_controller()
+
+    def freeze_watch(self, plural: str) -> None:
+        """The operator hears nothing of this resource until `thaw_watch`; rules judge it by what it could know."""
+        self._frozen[plural] = self.operator
+        self.operator.freeze_watch(plural)
+        self.invariants.lose_sight()
+
+    def thaw_watch(self, plural: str) -> None:
+        self._frozen.pop(plural).thaw_watch(plural)
+        self.invariants.regain_sight()
 
     # How it is made
 

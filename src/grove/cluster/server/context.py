@@ -1,5 +1,6 @@
 """What every verb works with: the store, time, chance, and whom to ask for admission."""
 
+from datetime import UTC, datetime
 from random import Random
 from typing import Protocol
 
@@ -30,12 +31,17 @@ class Context:
         self.random = random
         self.quotas = quotas
         self._admission = admission
+        # Many writes share an instant; it is written out once.
+        self._present = (datetime.min.replace(tzinfo=UTC), "")
         # Warnings of the request being handled; requests are handled one after the other.
         self.warnings: list[str] = []
 
     def now(self) -> str:
         """The present, as it is written into objects."""
-        return wire_time(self.clock.now())
+        now = self.clock.now()
+        if now != self._present[0]:
+            self._present = (now, wire_time(now))
+        return self._present[1]
 
     def admit(self, target: Target, name: str, new: JsonObject, old: JsonObject | None) -> JsonObject:
         """The object with defaults filled in, if admission allows it; raises 422 with every error at once."""

@@ -76,10 +76,10 @@ _SPEC_DEFAULTS: JsonObject = {
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
 }
-_PATIENCE: tuple[JsonObject, ...] = tuple(
+_PATIENCE: list[JsonObject] = [
     {"key": f"node.kubernetes.io/{trouble}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for trouble in ("not-ready", "unreachable")
-)
+]
 
 
 def prepared_pod(context: Context, obj: JsonObject) -> JsonObject:
@@ -91,19 +91,24 @@ def prepared_pod(context: Context, obj: JsonObject) -> JsonObject:
 
 
 def _with_defaults(spec: JsonObject) -> JsonObject:
-    filled = {key: value for key, value in spec.items() if value is not None}
-    for key, value in _SPEC_DEFAULTS.items():
-        filled.setdefault(key, value)
+    if None in spec.values():
+        spec = {key: value for key, value in spec.items() if value is not None}
+    filled = {**_SPEC_DEFAULTS, **spec}
     for field in ("containers", "initContainers"):
         if field in filled:
             filled[field] = [_container_with_defaults(container) for container in filled[field]]
     if "schedulingGates" in filled and not filled["schedulingGates"]:
         del filled["schedulingGates"]
-    tolerations = filled.get("tolerations") or []
-    missing = [patience for patience in _PATIENCE if not any(_tolerates(t, patience["key"]) for t in tolerations)]
-    if missing:
-        filled["tolerations"] = [*tolerations, *missing]
+    filled["tolerations"] = _with_patience(filled.get("tolerations") or [])
     return filled
+
+
+def _with_patience(tolerations: list[JsonObject]) -> list[JsonObject]:
+    """A pod stays for a while on a node in trouble, unless its author decided otherwise."""
+    if not tolerations:
+        return _PATIENCE
+    missing = [patience for patience in _PATIENCE if not any(_tolerates(t, patience["key"]) for t in tolerations)]
+    return [*tolerations, *missing]
 
 
 def _tolerates(toleration: JsonObject, key: str) -> bool:
@@ -162,7 +167,8 @@ def _priority(context: Context, pod_name: str, shape: PodShape) -> JsonObject:
 
 
 def _global_default(context: Context) -> str:
-    for entry in context.store.table(PRIORITY_CLASSES).entries(""):
+    classes = context.store.table(PRIORITY_CLASSES)
+    for entry in classes.entries("") if classes.count("") else ():
         if entry.obj.get("globalDefault") is True:
             return entry.name
     return ""
@@ -187,14 +193,14 @@ def _first_status(shape: PodShape) -> JsonObject:
 
 
 def _qos_class(shape: PodShape) -> str:
-    wishes = [_guarantee(container) for container in shape.all_containers]
-    if all(wish == "BestEffort" for wish in wishes):
-        return "BestEffort"
-    return "Guaranteed" if all(wish == "Guaranteed" for wish in wishes) else "Burstable"
+    wishes = {_guarantee(container) for container in shape.all_containers}
+    return "Burstable" if len(wishes) > 1 else next(iter(wishes), "BestEffort")
 
 
 def _guarantee(container: _Container) -> str:
-    resources = container.resources or _Resources()
+    resources = container.resources
+    if resources is None:
+        return "BestEffort"
     limits = resources.limits or {}
     requests = {**limits, **(resources.requests or {})}
     asked = [name for name in ("cpu", "memory") if requests.get(name) not in (None, 0, "0")]
@@ -334,7 +340,9 @@ def pod_update_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
                 is_refused = True
     if is_refused:
         errors.append(forbidden("spec", _MUTABLE_WORDS))
-    return errors or _container_errors(pod_shape(new))
+    if not errors and ("containers" in changed or "initContainers" in changed):
+        return _container_errors(pod_shape(new))
+    return errors
 
 
 def _added_gates(before: JsonObject, after: JsonObject) -> list[FieldError]:

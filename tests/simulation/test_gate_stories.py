@@ -41,7 +41,9 @@ def test_a_scaled_gangs_pods_keep_their_gate_until_the_base_gang_is_scheduled() 
 def test_a_base_gangs_pods_keep_their_gate_until_the_gang_is_complete() -> None:
     async def story() -> None:
         # One create a second: the gang is under way for a while.
-        async with World(seed=1, nodes=10, node_resources=ONE_POD_NODE, faults=FaultPlan(creates_per_second=1)) as world:
+        async with World(
+            seed=1, nodes=10, node_resources=ONE_POD_NODE, faults=FaultPlan(creates_per_second=1)
+        ) as world:
             await world.apply(WORKLOAD1)
             await world.wait_until(lambda: len(world.pods()) == 9)
             assert [gates(pod) for pod in world.pods()] == [[GATE]] * 9

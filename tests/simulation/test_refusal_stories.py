@@ -34,9 +34,11 @@ def test_one_replica_that_is_refused_holds_up_no_other() -> None:
     async def story() -> None:
         async with one_pod_world(30) as world:
             world.operator.refuse(
-                lambda request: target_of(request).verb == "create"
-                and b'"name":"workload1-1-' in request.body
-                and request.path.endswith("/podcliques"),
+                lambda request: (
+                    target_of(request).verb == "create"
+                    and b'"name":"workload1-1-' in request.body
+                    and request.path.endswith("/podcliques")
+                ),
                 ApiError(403, "Forbidden", "admission webhook says no"),
             )
             await world.apply({**manifest_of(WORKLOAD1), "spec": {**manifest_of(WORKLOAD1)["spec"], "replicas": 3}})

@@ -1,0 +1,187 @@
+"""Is everything as it was asked for? Counted anew from the objects of the server, without the planner.
+
+For a world at rest in which nothing is broken; each entry of the answer is something that is not right.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from grove.api import labels, names
+from grove.api.meta import find_condition, is_condition_true
+from grove.api.pod import Pod
+from grove.api.podclique import PodClique
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.podgang import PodGang
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.scalinggroup import PodCliqueScalingGroup
+from grove.sim.world import World
+
+
+def unrestored(world: World) -> list[str]:
+    """Everything that is not as asked for, one line each."""
+    return list(_Look(world).problems())
+
+
+class _Look:
+    """One look at a world: every object of ours by name."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.sets = _by_name(world.objects(PODCLIQUESETS))
+        self.groups = _by_name(_ours(world, GROUPS))
+        self.cliques = _by_name(_ours(world, PODCLIQUES))
+        self.gangs = _by_name(_ours(world, PODGANGS))
+        self.services = _by_name(_ours(world, SERVICES))
+        self.pods: dict[str, list[Pod]] = {}
+        for pod in _ours(world, PODS):
+            self.pods.setdefault(pod.metadata.labels[labels.PODCLIQUE], []).append(pod)
+        self.wanted: dict[str, list[str]] = {"groups": [], "cliques": [], "gangs": [], "services": []}
+
+    def problems(self) -> Iterator[str]:
+        for pcs in self.sets.values():
+            yield from self._set_problems(pcs)
+        for kind, wanted in self.wanted.items():
+            found = sorted(getattr(self, kind))
+            if found != sorted(wanted):
+                yield f"{kind}: {_difference(found, wanted)}"
+        left = sorted(name for name in self.pods if name not in self.cliques)
+        if left:
+            yield f"pods are left of cliques {left}"
+
+    def _set_problems(self, pcs: PodCliqueSet) -> Iterator[str]:
+        name, status, replicas = pcs.metadata.name, pcs.status, pcs.spec.replicas
+        if pcs.metadata.is_leaving:
+            yield f"set {name} is still leaving"
+            return
+        for index in range(replicas):
+            yield from self._replica_problems(pcs, index)
+        counts = (status.replicas, status.available_replicas, status.updated_replicas)
+        if counts != (replicas, replicas, replicas):
+            yield f"set {name}: asks for {replicas} replicas, its status counts {counts}"
+        if status.observed_generation != pcs.metadata.generation:
+            yield f"set {name}: the status is of generation {status.observed_generation}"
+        if status.pod_gang_statuses or status.last_errors:
+            yield f"set {name}: waits for {status.pod_gang_statuses}, errors {status.last_errors}"
+        if find_condition(status.conditions, "CannotBeCarriedOut") is not None:
+            yield f"set {name}: says that it cannot be carried out"
+        if status.phase != ("Running" if replicas else "Pending"):
+            yield f"set {name}: phase {status.phase}"
+
+    def _replica_problems(self, pcs: PodCliqueSet, index: int) -> Iterator[str]:
+        base = names.replica_name(pcs.metadata.name, index)
+        self.wanted["services"].append(base)
+        grouped = {n for group in pcs.spec.template.pod_clique_scaling_groups for n in group.clique_names}
+        members = [
+            names.standalone_clique(pcs.metadata.name, index, clique.name)
+            for clique in pcs.spec.template.cliques
+            if clique.name not in grouped
+        ]
+        for config in pcs.spec.template.pod_clique_scaling_groups:
+            name = names.group(pcs.metadata.name, index, config.name)
+            self.wanted["groups"].append(name)
+            group = self.groups.get(name)
+            if group is None:
+                continue
+            yield from self._group_problems(group)
+            for j in range(group.spec.replicas):
+                ours = [names.member_clique(name, j, clique) for clique in config.clique_names]
+                if j < group.spec.min_available:
+                    members += ours
+                else:
+                    gang = names.scaled_gang(name, j - group.spec.min_available)
+                    yield from self._gang_problems(gang, ours, base)
+        yield from self._gang_problems(base, members, "")
+
+    def _group_problems(self, group: PodCliqueScalingGroup) -> Iterator[str]:
+        name, asked, status = group.metadata.name, group.spec.replicas, group.status
+        counts = (
+            status.replicas, status.scheduled_replicas, status.available_replicas, status.updated_replicas,
+            status.observed_generation,
+        )  # fmt: skip
+        if counts != (asked, asked, asked, asked, group.metadata.generation):
+            yield f"group {name}: asks for {asked} replicas, its status says {counts}"
+        if is_condition_true(status.conditions, "MinAvailableBreached"):
+            yield f"group {name}: says that it is in breach"
+
+    def _gang_problems(self, name: str, members: list[str], base: str) -> Iterator[str]:
+        self.wanted["gangs"].append(name)
+        self.wanted["cliques"] += members
+        gang = self.gangs.get(name)
+        for member in members:
+            clique = self.cliques.get(member)
+            if clique is not None:
+                yield from self._clique_problems(clique)
+        if gang is None:
+            return
+        if gang.metadata.is_leaving or labels.TEARDOWN in gang.metadata.annotations:
+            yield f"gang {name}: is being torn down"
+        if gang.metadata.labels.get(labels.BASE_PODGANG, "") != base:
+            yield f"gang {name}: its base is not {base or 'itself'}"
+        if gang.status.phase != "Running":
+            yield f"gang {name}: phase {gang.status.phase}"
+        yield from self._condition_problems(gang)
+        wanted = {member: self._references(member) for member in members}
+        found = {
+            group.name: (sorted(r.name for r in group.pod_references), group.min_replicas)
+            for group in gang.spec.podgroups
+        }
+        if found != wanted:
+            yield f"gang {name}: references {found}, its pods are {wanted}"
+
+    def _condition_problems(self, gang: PodGang) -> Iterator[str]:
+        wanted = {"Initialized": "True", "Scheduled": "True", "Ready": "True", "Unhealthy": "False"}
+        found = {condition.type: condition.status for condition in gang.status.conditions}
+        if found != wanted:
+            yield f"gang {gang.metadata.name}: conditions {found}"
+
+    def _references(self, clique_name: str) -> tuple[list[str], int]:
+        clique = self.cliques.get(clique_name)
+        pods = sorted(pod.metadata.name for pod in self.pods.get(clique_name, ()))
+        return pods, clique.min_available if clique else -1
+
+    def _clique_problems(self, clique: PodClique) -> Iterator[str]:
+        name, asked, status = clique.metadata.name, clique.spec.replicas, clique.status
+        pods = self.pods.get(name, [])
+        indices = [pod.metadata.labels[labels.POD_INDEX] for pod in pods]
+        if len(pods) != asked or len(frozenset(indices)) != asked:
+            yield f"clique {name}: asks for {asked} pods, has the indices {sorted(indices)}"
+        for pod in pods:
+            if not pod.is_ready or pod.spec.scheduling_gates or pod.metadata.controller_uid != clique.metadata.uid:
+                yield f"pod {pod.metadata.name}: {_state_of(pod)}"
+        hashes = [pod.metadata.labels[labels.TEMPLATE_HASH] for pod in pods]
+        found = (
+            status.replicas, status.ready_replicas, status.scheduled_replicas, status.updated_replicas,
+            status.schedule_gated_replicas, status.observed_generation, status.was_available,
+        )  # fmt: skip
+        true = (
+            len(pods), sum(pod.is_ready for pod in pods), sum(bool(pod.spec.node_name) for pod in pods),
+            hashes.count(clique.metadata.labels[labels.TEMPLATE_HASH]),
+            sum(bool(pod.spec.scheduling_gates) for pod in pods), clique.metadata.generation, True,
+        )  # fmt: skip
+        if found != true:
+            yield f"clique {name}: its status says {found}, true is {true}"
+        conditions = {condition.type: condition.status for condition in status.conditions}
+        if conditions != {"PodCliqueScheduled": "True", "MinAvailableBreached": "False"}:
+            yield f"clique {name}: conditions {conditions}"
+
+
+def _ours(world: World, resource: Resource[Any]) -> tuple[Any, ...]:
+    return world.objects(resource, label_selector=f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}")
+
+
+def _by_name(objects: Iterable[Any]) -> dict[str, Any]:
+    return {obj.metadata.name: obj for obj in objects}
+
+
+def _difference(found: list[str], wanted: list[str]) -> str:
+    missing = [name for name in wanted if name not in found]
+    left = [name for name in found if name not in wanted]
+    return f"missing {missing}, left over {left}"
+
+
+def _state_of(pod: Pod) -> str:
+    gates = [gate.name for gate in pod.spec.scheduling_gates]
+    leaving = ", leaving" if pod.metadata.is_leaving else ""
+    scheduled = find_condition(pod.status.conditions, "PodScheduled")
+    why = f", {scheduled.message}" if scheduled and scheduled.message else ""
+    return f"{pod.status.phase} on {pod.spec.node_name or 'no node'}, gates {gates}{leaving}{why}"
