@@ -3,7 +3,6 @@
 Not here: the kinds themselves (one file each) and the table of served resources (`resources.py`).
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NewType, Protocol, cast, dataclass_transform
@@ -115,7 +114,7 @@ _VERBATIM = frozenset({"podSpec", "templateSpec", "metrics"})
 
 def without_nulls(value: Any) -> Any:
     """JSON without its null fields, as an API server prunes them; what the user wrote verbatim keeps its own."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {k: v if k in _VERBATIM else without_nulls(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):
         return [without_nulls(v) for v in value]

@@ -131,7 +131,10 @@ class Reflector(Generic[T]):
         except TimeoutError:
             error = ConnectionLost(f"watch of {self._resource.plural}: silent after its {seconds} s")
         is_stable = self._clock.monotonic() - started_at >= STABLE_WATCH_SECONDS
-        return self._after_watch(error, 0 if is_stable else state.failures, is_stable=is_stable)
+        # A watch that brought something did not fail, however short it was: else each cut would make us blinder.
+        has_news = self._resource_version != state.resource_version
+        failures = 0 if is_stable or has_news else state.failures
+        return self._after_watch(error, failures, is_stable=is_stable)
 
     async def _follow(self, seconds: int) -> None:
         watch = self._client.watch(

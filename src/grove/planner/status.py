@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from grove.api.meta import (
     ObjectMeta,
     find_condition,
     is_condition_true,
-    to_wire,
+    without_nulls,
 )
 from grove.api.podclique import PodCliqueStatus
 from grove.api.podcliqueset import GangStatus, PodCliqueSetStatus, SetPhase
@@ -319,7 +320,7 @@ def _write(
         name=metadata.name,
         uid=metadata.uid,
         resource_version=metadata.resource_version,
-        patch=_status_patch(to_wire(old), to_wire(new)),
+        patch=_status_patch(old, new),
         is_urgent=is_urgent,
         on_success=_announcements(subject_of(resource, metadata), old, new),
     )
@@ -356,11 +357,17 @@ def _scheduled(status: AnyStatus) -> int:
     return status.scheduled_replicas if isinstance(status, PodCliqueStatus | ScalingGroupStatus) else 0
 
 
-def _status_patch(old: JsonObject, new: JsonObject) -> JsonObject:
-    """The top-level fields that differ; lists are replaced whole, as merge patches do."""
-    # Gangs have no observedGeneration; their phase tells as well whether we wrote before.
-    if old.get("observedGeneration") is None and old.get("phase") is None:
-        old = {}
-    patch = {key: value for key, value in new.items() if key not in old or old[key] != value}
-    patch.update({key: None for key in old if key not in new})
+@cache
+def _fields_of(status: type[AnyStatus]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(status)
+
+
+def _status_patch(old: AnyStatus, new: AnyStatus) -> JsonObject:
+    """The top-level fields that differ; lists are replaced whole, as merge patches do. The first patch has them all."""
+    is_first = old == type(old)()
+    patch: JsonObject = {}
+    for field in _fields_of(type(new)):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if before != after or (is_first and after is not None):
+            patch[field.encode_name] = without_nulls(msgspec.to_builtins(after))
     return patch

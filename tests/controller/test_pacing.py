@@ -1,0 +1,85 @@
+"""Which statuses are written now, and which wait for the next change."""
+
+from datetime import timedelta
+
+import pytest
+
+from grove.api.meta import Uid
+from grove.api.resources import PODCLIQUES
+from grove.controller.pacing import StatusPacer
+from grove.planner.actions import StatusWrite
+from tests.dsl import NOW, at
+
+SET, OTHER = Uid("set"), Uid("other")
+
+
+def status(uid: str, *, urgent: bool = False, ready: int = 1) -> StatusWrite:
+    return StatusWrite(
+        resource=PODCLIQUES,
+        namespace="default",
+        name=uid,
+        uid=Uid(uid),
+        resource_version="1",
+        patch={"readyReplicas": ready},
+        is_urgent=urgent,
+    )
+
+
+def pacer() -> StatusPacer:
+    return StatusPacer(timedelta(seconds=1))
+
+
+def test_urgent_statuses_are_written_at_once_and_others_wait() -> None:
+    one = pacer()
+    assert one.choose(SET, [status("a", urgent=True), status("b")], NOW) == [status("a", urgent=True)]
+    assert one.wake_at(SET) == at(1)
+
+
+@pytest.mark.parametrize(("seconds", "is_written"), [(0.999, False), (1.0, True), (1.001, True)])
+def test_a_status_waits_for_one_second_at_most(seconds: float, is_written: bool) -> None:
+    one = pacer()
+    one.choose(SET, [status("a", ready=1)], NOW)
+    latest = status("a", ready=2)
+    assert one.choose(SET, [latest], at(seconds)) == ([latest] if is_written else [])
+
+
+def test_the_wait_counts_from_the_first_change() -> None:
+    one = pacer()
+    for tenth in range(10):
+        assert one.choose(SET, [status("a", ready=tenth)], at(tenth / 10)) == []
+        assert one.wake_at(SET) == at(1)
+    assert one.choose(SET, [status("a", ready=10)], at(1)) == [status("a", ready=10)]
+    assert one.wake_at(SET) is None
+
+
+def test_each_status_waits_for_itself() -> None:
+    one = pacer()
+    one.choose(SET, [status("a")], NOW)
+    one.choose(SET, [status("a"), status("b")], at(0.5))
+    assert one.choose(SET, [status("a"), status("b")], at(1)) == [status("a")]
+    assert one.wake_at(SET) == at(1.5)
+
+
+def test_a_status_that_needs_no_write_any_more_is_forgotten() -> None:
+    one = pacer()
+    one.choose(SET, [status("a")], NOW)
+    assert one.choose(SET, [], at(0.5)) == []
+    assert one.wake_at(SET) is None
+    assert one.choose(SET, [status("a")], at(1)) == []
+    assert one.wake_at(SET) == at(2)
+
+
+def test_one_that_becomes_urgent_waits_no_longer() -> None:
+    one = pacer()
+    one.choose(SET, [status("a")], NOW)
+    assert one.choose(SET, [status("a", urgent=True)], at(0.1)) == [status("a", urgent=True)]
+    assert one.wake_at(SET) is None
+
+
+def test_sets_do_not_share_their_waits() -> None:
+    one = pacer()
+    one.choose(SET, [status("a")], NOW)
+    one.choose(OTHER, [status("a")], at(0.5))
+    assert (one.wake_at(SET), one.wake_at(OTHER)) == (at(1), at(1.5))
+    one.forget(SET)
+    assert (one.wake_at(SET), one.wake_at(OTHER)) == (None, at(1.5))
