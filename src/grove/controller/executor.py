@@ -31,6 +31,8 @@ from grove.planner.actions import (
     StatusWrite,
 )
 
+LOOKS_AT_ONCE = 16
+
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """The server will not create this now; the planner decides what to do about it."""
@@ -89,6 +91,22 @@ class Executor:
         done = frozenset(outcome.finished)
         outcome.emits += [emit for status in statuses if _key_of(status) in done for emit in status.on_success]
         return outcome
+
+    async def look_together(self, looks: Sequence[FreshLook]) -> None:
+        """Raises the first error: what could not be looked at must not be destroyed."""
+        for start in range(0, len(looks), LOOKS_AT_ONCE):
+            async with asyncio.TaskGroup() as tasks:
+                attempts = [tasks.create_task(self._try_to_look(look)) for look in looks[start : start + LOOKS_AT_ONCE]]
+            for attempt in attempts:
+                if (error := attempt.result()) is not None:
+                    raise error
+
+    async def _try_to_look(self, look: FreshLook) -> ApiError | None:
+        try:
+            await self.look(look)
+        except ApiError as error:
+            return error
+        return None
 
     async def look(self, look: FreshLook) -> None:
         """List some pods afresh: a watch can be cut while others live."""

@@ -14,7 +14,7 @@ from grove.controller.pacing import StatusPacer
 from grove.controller.queue import KeyQueue
 from grove.controller.settings import Settings
 from grove.kube.errors import ApiError
-from grove.planner.actions import Plan, earliest
+from grove.planner.actions import FreshLook, Plan, earliest
 from grove.planner.memo import Memo
 from grove.planner.plan import plan
 
@@ -60,28 +60,38 @@ class Loop:
         try:
             await self._visit(key)
         except ApiError as error:
-            self._back_off(key, error.retry_after)
+            self._queue.wake_at(key, self._retry_at(key, error.retry_after))
         except Exception:
             # One set must not stop the others: said loudly, counted, tried again later.
             self.bug_count += 1
             log.exception("visit failed", set_uid=key)
-            self._back_off(key, None)
+            self._queue.wake_at(key, self._retry_at(key, None))
 
     async def _visit(self, key: Uid) -> None:
         self.visit_count += 1
-        decided = self._decide(key)
-        if decided is not None and decided.looks:
-            for look in decided.looks:
-                await self._executor.look(look)
-            decided = self._decide(key)
+        decided = await self._decide_on_fresh_facts(key)
         if decided is None:
             self._forget(key)
             return
         statuses = self._pacer.choose(key, decided.statuses, self._clock.now())
         # Statuses first: a fact is written before the act that destroys its evidence.
         written = await self._executor.write_statuses(statuses, lane=key)
+        if statuses:
+            # What was written has new versions now, and the actions name the versions that they rest on.
+            decided = await self._decide_on_fresh_facts(key) or decided
         outcome = await self._executor.carry_out(decided.chains, lane=key)
         self._settle(key, decided, written, outcome)
+
+    async def _decide_on_fresh_facts(self, key: Uid) -> Plan | None:
+        """A plan whose every look was taken; meanwhile something else may have changed that needs a look of its own."""
+        taken: set[FreshLook] = set()
+        while True:
+            decided = self._decide(key)
+            missing = [look for look in decided.looks if look not in taken] if decided else []
+            if not missing:
+                return decided
+            await self._executor.look_together(missing)
+            taken.update(missing)
 
     def _decide(self, key: Uid) -> Plan | None:
         snapshot = self._observer.snapshot(key)
@@ -93,14 +103,16 @@ class Loop:
         now = self._clock.now()
         self._recorder.record([*written.emits, *outcome.emits])
         self._remember_failures(key, outcome, now)
-        self._queue.wake_at(key, earliest(decided.wake_at, self._pacer.wake_at(key)))
+        wake_at = earliest(decided.wake_at, self._pacer.wake_at(key))
         errors = (*written.errors, *outcome.errors)
         if errors:
-            self._back_off(key, max(e.retry_after or 0.0 for e in errors) or None)
-            return
-        self._trouble.pop(key, None)
-        if outcome.is_cut_short or written.is_cut_short:
-            self._queue.add(key)
+            # What is due earlier stays due earlier: one broken replica must not hold up the others.
+            wake_at = earliest(wake_at, self._retry_at(key, max(e.retry_after or 0.0 for e in errors) or None))
+        else:
+            self._trouble.pop(key, None)
+            if outcome.is_cut_short or written.is_cut_short:
+                self._queue.add(key)
+        self._queue.wake_at(key, wake_at)
 
     def _remember_failures(self, key: Uid, outcome: Outcome, now: datetime) -> None:
         refused = {(refusal.part, refusal.key) for refusal in outcome.refused}
@@ -113,12 +125,13 @@ class Loop:
             )
             self._observer.mark(key, refusal.part)
 
-    def _back_off(self, key: Uid, retry_after: float | None) -> None:
+    def _retry_at(self, key: Uid, retry_after: float | None) -> datetime:
+        """After trouble that is not the set's fault: later and later while it lasts."""
         attempts = self._trouble.get(key, 0)
         self._trouble[key] = attempts + 1
         first, longest = self._settings.first_backoff_seconds, self._settings.longest_backoff_seconds
         pause = max(retry_after or 0.0, min(first * (1 << min(attempts, 16)), longest))
-        self._queue.wake_at(key, self._clock.now() + timedelta(seconds=pause))
+        return self._clock.now() + timedelta(seconds=pause)
 
     def _forget(self, key: Uid) -> None:
         self._memos.pop(key, None)

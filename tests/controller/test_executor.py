@@ -1,0 +1,358 @@
+"""Carrying a plan out against a server that has its own mind."""
+
+import msgspec
+import pytest
+
+from grove.api import labels
+from grove.api.meta import Uid
+from grove.api.reasons import Reason
+from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
+from grove.controller.executor import Refused
+from grove.controller.settings import Settings
+from grove.kube.errors import ApiError
+from grove.planner.actions import Chain, Delete, DeleteMany, FreshLook, Patch, StatusWrite
+from grove.sim.faults import FaultPlan
+from tests.controller.small_operator import SmallOperator, creates_of, run
+
+FORBIDDEN = ApiError(403, "Forbidden", "exceeded quota")
+
+
+class TestCreate:
+    def test_what_was_created_is_in_the_cache_at_once(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            outcome = await operator.carry_out((operator.clique("p-0-a"),))
+            cached = operator.caches.cliques.by_name("default", "p-0-a")
+            assert cached == await operator.user.get(PODCLIQUES, "default", "p-0-a")
+            assert outcome.created == [(0, "podcliques/p-0-a")]
+            assert outcome.emits == [operator.emit("p-0-a")]
+            assert (outcome.refused, outcome.errors, outcome.finished) == ([], [], ["p-0"])
+
+        run(story)
+
+    def test_our_own_object_under_the_name_is_as_good_as_created(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            action = operator.clique("p-0-a")
+            await operator.user.create(PODCLIQUES, "default", action.body)
+            outcome = await operator.carry_out((action,), (operator.clique("p-0-b"),))
+            assert outcome.created == [(0, "podcliques/p-0-a"), (0, "podcliques/p-0-b")]
+            assert operator.caches.cliques.by_name("default", "p-0-a") is not None
+
+        run(story)
+
+    def test_a_lost_answer_is_recognised_when_it_is_tried_again(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.transport.plan = FaultPlan(lost_answer=1.0)
+            first = await operator.carry_out((operator.clique("p-0-a"),))
+            assert [error.reason for error in first.errors] == ["ConnectionLost"]
+            operator.transport.plan = FaultPlan()
+            second = await operator.carry_out((operator.clique("p-0-a"),))
+            assert second.created == [(0, "podcliques/p-0-a")]
+            assert operator.caches.cliques.by_name("default", "p-0-a") is not None
+
+        run(story)
+
+    def test_a_strangers_object_under_the_name_is_said_and_kept_out_of_the_cache(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            stranger = operator.clique("p-0-a", owner=Uid("somebody-else"))
+            await operator.user.create(PODCLIQUES, "default", stranger.body)
+            outcome = await operator.carry_out((operator.clique("p-0-a"),), (operator.clique("p-0-b"),))
+            assert outcome.refused == [
+                Refused(
+                    part=0,
+                    key="podcliques/p-0-a",
+                    code=Reason.NAME_TAKEN,
+                    message="PodClique p-0-a exists already and is not this set's; rename the set, "
+                    "or remove that PodClique",
+                )
+            ]
+            assert (outcome.created, outcome.emits, outcome.errors) == ([], [], [])
+            assert operator.caches.cliques.by_name("default", "p-0-a") is None
+            # What builds on it waits.
+            assert not await operator.exists(PODCLIQUES, "p-0-b")
+
+        run(story)
+
+    def test_a_refusal_carries_the_servers_words(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.transport.refuse(creates_of("pods"), FORBIDDEN)
+            outcome = await operator.carry_out((operator.pod("x"),))
+            assert outcome.refused == [
+                Refused(part=0, key="pods/x", code=Reason.CREATE_REFUSED, message="exceeded quota")
+            ]
+            assert (outcome.errors, outcome.finished) == ([], [])
+
+        run(story)
+
+    @pytest.mark.parametrize("error", [ApiError(500, "InternalError", "broken"), ApiError(429, "Slow", "later", 3.0)])
+    def test_trouble_of_the_server_is_no_refusal(self, error: ApiError) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.transport.refuse(creates_of("pods"), error)
+            outcome = await operator.carry_out((operator.pod("x"),))
+            assert (outcome.refused, [one.code for one in outcome.errors]) == ([], [error.code])
+            assert outcome.retry_after == error.retry_after
+
+        run(story)
+
+
+class TestPatch:
+    def patch(self, operator: SmallOperator, **fields: object) -> Patch:
+        patch = Patch(
+            resource=PODCLIQUESETS,
+            namespace="default",
+            name="p",
+            uid=operator.pcs.metadata.uid,
+            patch={"metadata": {"annotations": {"note": "x"}}},
+            reason="a test wants it",
+            resource_version=operator.pcs.metadata.resource_version,
+        )
+        return msgspec.structs.replace(patch, **fields)
+
+    def test_the_answer_is_in_the_cache_at_once(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            outcome = await operator.carry_out((self.patch(operator),))
+            cached = operator.caches.sets.get(operator.pcs.metadata.uid)
+            assert cached is not None
+            assert cached.metadata.annotations == {"note": "x"}
+            assert outcome.finished == ["p-0"]
+
+        run(story)
+
+    def test_a_conflict_ends_the_chain_and_what_is_there_is_read(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            changed = await operator.user.patch(PODCLIQUESETS, "default", "p", {"spec": {"replicas": 5}})
+            outcome = await operator.carry_out((self.patch(operator),), (operator.clique("p-0-a"),))
+            assert operator.caches.sets.get(operator.pcs.metadata.uid) == changed
+            assert [error.reason for error in outcome.errors] == ["Conflict"]
+            assert outcome.finished == []
+            assert not await operator.exists(PODCLIQUES, "p-0-a")
+
+        run(story)
+
+    def test_a_conflict_without_a_change_is_an_error_too_so_that_it_is_tried_again(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.caches.sets.observe(operator.pcs)
+            operator.transport.plan = FaultPlan(conflict=1.0)
+            outcome = await operator.carry_out((self.patch(operator),))
+            assert [error.reason for error in outcome.errors] == ["Conflict"]
+
+        run(story)
+
+    def test_an_object_that_is_gone_leaves_the_cache(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.caches.sets.observe(operator.pcs)
+            await operator.user.delete(PODCLIQUESETS, "default", "p")
+            outcome = await operator.carry_out((self.patch(operator),))
+            assert operator.caches.sets.get(operator.pcs.metadata.uid) is None
+            assert [error.code for error in outcome.errors] == [404]
+
+        run(story)
+
+    def test_another_object_of_the_same_name_is_not_touched(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.caches.sets.observe(operator.pcs)
+            await operator.user.delete(PODCLIQUESETS, "default", "p")
+            old = operator.pcs
+            await operator.start()
+            outcome = await operator.carry_out((self.patch(operator, uid=old.metadata.uid, resource_version=""),))
+            assert [error.reason for error in outcome.errors] == ["Conflict"]
+            assert operator.caches.sets.get(old.metadata.uid) is None
+            assert operator.caches.sets.get(operator.pcs.metadata.uid) == operator.pcs
+
+        run(story)
+
+
+class TestDelete:
+    def delete(self, name: str, uid: Uid) -> Delete:
+        return Delete(resource=PODCLIQUES, namespace="default", name=name, uid=uid, reason="a test wants it")
+
+    async def made(self, operator: SmallOperator, name: str) -> Uid:
+        await operator.carry_out((operator.clique(name),))
+        found = operator.caches.cliques.by_name("default", name)
+        assert found is not None
+        return found.metadata.uid
+
+    def test_what_is_gone_leaves_the_cache_at_once(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            uid = await self.made(operator, "p-0-a")
+            outcome = await operator.carry_out((self.delete("p-0-a", uid),))
+            assert operator.caches.cliques.get(uid) is None
+            assert outcome.finished == ["p-0"]
+
+        run(story)
+
+    def test_what_has_a_finalizer_is_seen_leaving(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            uid = await self.made(operator, "p-0-a")
+            held = {"metadata": {"finalizers": ["example.com/hold"]}}
+            await operator.user.patch(PODCLIQUES, "default", "p-0-a", held)
+            await operator.carry_out((self.delete("p-0-a", uid),))
+            cached = operator.caches.cliques.get(uid)
+            assert cached is not None
+            assert cached.metadata.is_leaving
+
+        run(story)
+
+    def test_what_is_gone_already_is_as_good_as_deleted(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            uid = await self.made(operator, "p-0-a")
+            await operator.user.delete(PODCLIQUES, "default", "p-0-a")
+            outcome = await operator.carry_out((self.delete("p-0-a", uid),))
+            assert (outcome.errors, operator.caches.cliques.get(uid)) == ([], None)
+
+        run(story)
+
+    def test_another_object_of_the_same_name_is_not_deleted(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            uid = await self.made(operator, "p-0-a")
+            await operator.user.delete(PODCLIQUES, "default", "p-0-a")
+            successor = await operator.user.create(PODCLIQUES, "default", operator.clique("p-0-a").body)
+            outcome = await operator.carry_out((self.delete("p-0-a", uid),))
+            assert await operator.exists(PODCLIQUES, "p-0-a")
+            assert operator.caches.cliques.get(uid) is None
+            assert operator.caches.cliques.by_name("default", "p-0-a") == successor
+            assert outcome.emits == []
+
+        run(story)
+
+    def test_a_bulk_delete_marks_what_was_seen_as_leaving_until_the_watch_tells(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            await operator.carry_out((operator.pod("x"), operator.pod("y")))
+            x, y = (operator.caches.pods.by_name("default", name) for name in ("x", "y"))
+            assert x is not None
+            assert y is not None
+            action = DeleteMany(
+                resource=PODS,
+                namespace="default",
+                selector=f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}",
+                uids=(x.metadata.uid, y.metadata.uid),
+                reason="a test wants it",
+            )
+            before = len(operator.writes())
+            await operator.carry_out((action,))
+            assert operator.writes()[before:] == ["DELETE pods"]
+            assert (await operator.user.list(PODS, namespace="default")).items == ()
+            assert [pod.metadata.is_leaving for pod in operator.caches.pods.values()] == [True, True]
+
+        run(story)
+
+
+class TestStages:
+    def test_a_stage_begins_when_the_one_before_is_done(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.transport.plan = FaultPlan(latency=(0.01, 0.5))
+            await operator.carry_out((operator.clique("a"), operator.clique("b")), (operator.pod("x"),))
+            assert operator.writes() == ["POST podcliques", "POST podcliques", "POST pods"]
+
+        run(story)
+
+    def test_actions_of_a_stage_go_together_and_one_that_fails_does_not_stop_its_siblings(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.transport.refuse(creates_of("pods"), FORBIDDEN)
+            outcome = await operator.carry_out(
+                (operator.clique("a"), operator.pod("x"), operator.clique("b")), (operator.clique("c"),)
+            )
+            assert outcome.created == [(0, "podcliques/a"), (0, "podcliques/b")]
+            assert [refused.key for refused in outcome.refused] == ["pods/x"]
+            assert not await operator.exists(PODCLIQUES, "c")
+
+        run(story)
+
+    def test_a_failing_chain_holds_up_no_other(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.transport.refuse(creates_of("pods"), ApiError(500, "InternalError", "broken"))
+            chains = [
+                Chain(key="p-0", part=0, stages=((operator.pod("x"),), (operator.clique("never"),))),
+                Chain(key="p-1", part=1, stages=((operator.clique("a"),), (operator.clique("b"),))),
+            ]
+            outcome = await operator.executor.carry_out(chains, "lane")
+            assert outcome.created == [(1, "podcliques/a"), (1, "podcliques/b")]
+            assert outcome.finished == ["p-1"]
+            assert [error.code for error in outcome.errors] == [500]
+
+        run(story)
+
+    def test_nothing_to_do_is_nothing_done(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            outcome = await operator.executor.carry_out([], "lane")
+            assert (outcome.write_count, outcome.is_cut_short, operator.writes()) == (0, False, [])
+
+        run(story)
+
+
+class TestAPassIsBounded:
+    @pytest.mark.parametrize(("writes", "done"), [(1, 1), (4, 4), (5, 5), (6, 5)])
+    def test_by_its_writes(self, writes: int, done: int) -> None:
+        async def story(operator: SmallOperator) -> None:
+            chains = [Chain(key=f"p-{i}", part=i, stages=((operator.clique(f"p-{i}-a"),),)) for i in range(5)]
+            outcome = await operator.executor.carry_out(chains, "lane")
+            assert (outcome.write_count, len(operator.writes())) == (done, done)
+            assert outcome.is_cut_short is (done < 5)
+
+        run(story, Settings(pass_writes=writes, chains_at_once=1))
+
+    def test_by_its_time(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.transport.plan = FaultPlan(latency=(0.2, 0.2))
+            stages = tuple((operator.clique(f"p-0-{i}"),) for i in range(10))
+            outcome = await operator.carry_out(*stages)
+            # 0.4 s there and back each: the third began before the second was over.
+            assert (outcome.write_count, outcome.is_cut_short, outcome.finished) == (3, True, [])
+
+        run(story, Settings(pass_seconds=1.0))
+
+    def test_a_large_stage_is_cut_into_pieces_too(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            stage = tuple(operator.clique(f"p-0-{i}") for i in range(10))
+            outcome = await operator.carry_out(stage)
+            assert (outcome.write_count, outcome.is_cut_short) == (8, True)
+
+        run(story, Settings(pass_writes=5, chains_at_once=4))
+
+
+class TestStatuses:
+    def status(self, operator: SmallOperator, version: str = "") -> StatusWrite:
+        return StatusWrite(
+            resource=PODCLIQUESETS,
+            namespace="default",
+            name="p",
+            uid=operator.pcs.metadata.uid,
+            resource_version=version or operator.pcs.metadata.resource_version,
+            patch={"replicas": 1, "observedGeneration": 1},
+            is_urgent=True,
+            on_success=(operator.emit("p"),),
+        )
+
+    def test_a_status_is_written_to_its_subresource_and_announced(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            outcome = await operator.executor.write_statuses([self.status(operator)], "lane")
+            cached = operator.caches.sets.get(operator.pcs.metadata.uid)
+            assert cached is not None
+            assert (cached.status.replicas, cached.status.observed_generation) == (1, 1)
+            assert operator.writes() == ["PATCH status"]
+            assert outcome.emits == [operator.emit("p")]
+
+        run(story)
+
+    def test_a_status_that_was_not_written_is_not_announced(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            await operator.user.patch(PODCLIQUESETS, "default", "p", {"spec": {"replicas": 5}})
+            outcome = await operator.executor.write_statuses([self.status(operator)], "lane")
+            assert (outcome.emits, [error.reason for error in outcome.errors]) == ([], ["Conflict"])
+            stored = await operator.user.get(PODCLIQUESETS, "default", "p")
+            assert stored.status.observed_generation is None
+
+        run(story)
+
+
+class TestAFreshLook:
+    def test_shows_what_a_cut_watch_hid(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            await operator.carry_out((operator.pod("gone"), operator.pod("other")))
+            await operator.user.delete(PODS, "default", "gone", grace_period_seconds=0)
+            await operator.user.create(PODS, "default", operator.pod("new").body)
+            owner = operator.pcs.metadata.uid
+            selector = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
+            await operator.executor.look(FreshLook(namespace="default", selector=selector, owner_uid=owner))
+            assert [pod.metadata.name for pod in operator.caches.pods.values()] == ["other", "new"]
+
+        run(story)

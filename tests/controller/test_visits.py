@@ -1,0 +1,124 @@
+"""One visit after the other: trouble is waited out, and one set's trouble is not another's."""
+
+from itertools import pairwise
+
+from grove.api.meta import JsonObject
+from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
+from grove.kube.errors import ApiError
+from grove.kube.transport import Request
+from grove.sim.clock import run_virtual
+from grove.sim.faults import FaultPlan
+from grove.sim.world import World
+
+BROKEN = ApiError(500, "InternalError", "broken")
+
+
+def small_set(name: str, *, replicas: int = 1, pods: int = 2) -> JsonObject:
+    clique = {
+        "name": "a",
+        "spec": {
+            "roleName": "a",
+            "replicas": pods,
+            "podSpec": {"containers": [{"name": "main", "image": "pause"}]},
+        },
+    }
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": replicas, "template": {"cliques": [clique]}},
+    }
+
+
+def attempts_at(world: World, plural: str, name: str) -> list[float]:
+    """When a create was tried, in seconds after the first time."""
+    seen: list[float] = []
+
+    def applies(request: Request) -> bool:
+        if request.method == "POST" and request.path.endswith(f"/{plural}") and f'"{name}' in request.body.decode():
+            seen.append(world.clock.monotonic())
+            return True
+        return False
+
+    world.operator.refuse(applies, BROKEN)
+    return seen
+
+
+def test_trouble_of_the_server_is_waited_out_longer_and_longer() -> None:
+    async def story() -> None:
+        async with World(nodes=2) as world:
+            seen = attempts_at(world, "services", "p-0")
+            await world.apply(small_set("p"))
+            await world.clock.sleep(200)
+            pauses = [round(later - earlier, 1) for earlier, later in pairwise(seen)]
+            # After a second the set's own status is written, and that is news: two visits before their time.
+            assert pauses == [0.2, 0.4, 0.4, 0.0, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0, 30.0, 30.0]
+
+    run_virtual(story())
+
+
+def test_a_broken_replica_stops_only_itself() -> None:
+    async def story() -> None:
+        async with World(nodes=2) as world:
+            attempts_at(world, "services", "p-1")
+            await world.apply(small_set("p", replicas=3))
+            await world.apply(small_set("q"))
+            await world.clock.sleep(60)
+            running = sorted({pod.metadata.labels["grove.io/podgang"] for pod in world.running_pods()})
+            assert running == ["p-0", "p-2", "q-0"]
+            (status,) = [one.status for one in world.objects(PODCLIQUESETS) if one.metadata.name == "p"]
+            assert status.available_replicas == 2
+
+    run_virtual(story())
+
+
+def test_when_the_trouble_is_over_everything_runs() -> None:
+    async def story() -> None:
+        async with World(nodes=2) as world:
+            refusal = world.operator.refuse(lambda request: request.method == "POST", BROKEN)
+            await world.apply(small_set("p"))
+            await world.clock.sleep(60)
+            assert world.pods() == ()
+            world.operator.lift(refusal)
+            await world.clock.sleep(31)
+            assert len(world.running_pods()) == 2
+
+    run_virtual(story())
+
+
+def test_a_conflict_that_changed_nothing_is_tried_again() -> None:
+    async def story() -> None:
+        async with World(nodes=2, faults=FaultPlan(conflict=1.0)) as world:
+            await world.apply(small_set("p"))
+            await world.clock.sleep(10)
+            world.calm()
+            await world.settle()
+            assert len(world.running_pods()) == 2
+
+    run_virtual(story())
+
+
+def test_idle_is_silent() -> None:
+    async def story() -> None:
+        async with World(nodes=2) as world:
+            await world.apply(small_set("p", replicas=2))
+            await world.settle()
+            before = len(world.operator.writes)
+            await world.clock.sleep(3600)
+            assert len(world.operator.writes) == before
+
+    run_virtual(story())
+
+
+def test_objects_that_are_deleted_by_hand_come_back() -> None:
+    async def story() -> None:
+        async with World(nodes=2) as world:
+            await world.apply(small_set("p"))
+            await world.settle()
+            for resource in (SERVICES, PODGANGS, PODCLIQUES):
+                for one in world.objects(resource):
+                    await world.client.delete(resource, "default", one.metadata.name)
+                await world.settle()
+                assert len(world.running_pods()) == len(world.objects(PODS)) == 2
+
+    run_virtual(story())
