@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint test-kube bench format clean
+SEEDS ?= 20000
+START ?= 0
+
+.PHONY: test storm lint test-kube bench format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -13,6 +16,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses auto
+
+# Random interleavings, many more than `make test` runs; stops at the first that fails.
+storm: $(STAMP)
+	$(BIN)/python -m tests.simulation.storms --seeds $(SEEDS) --start $(START)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

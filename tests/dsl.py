@@ -84,17 +84,15 @@ def pcs(
 ) -> PodCliqueSet:
     """A set that carries our finalizer; without cliques it has one of two pods, `a`."""
     return PodCliqueSet(
-        metadata=ObjectMeta(
-            **{
-                "name": name,
-                "namespace": NAMESPACE,
+        metadata=_stored(
+            name,
+            {
                 "uid": SET_UID,
                 "generation": generation,
-                "resource_version": "1",
                 "creation_timestamp": NOW,
                 "finalizers": (labels.SET_FINALIZER,),
                 **metadata,
-            }
+            },
         ),
         spec=PodCliqueSetSpec(
             replicas=replicas,
@@ -186,13 +184,10 @@ def clique(
         pods = tuple(pod(index, clique=name) for index in range(ready))
     count = len(pods) if replicas is None else replicas
     observed = PodClique(
-        metadata=ObjectMeta(
-            **{
-                "name": name,
-                "namespace": NAMESPACE,
-                "uid": Uid(f"uid-of-{name}"),
+        metadata=_stored(
+            name,
+            {
                 "generation": 1,
-                "resource_version": "1",
                 "deletion_timestamp": NOW if leaving else None,
                 "labels": {
                     labels.TEMPLATE_HASH: "new",
@@ -202,7 +197,7 @@ def clique(
                     labels.INCARNATION: "1",
                 },
                 **metadata,
-            }
+            },
         ),
         spec=PodCliqueSpec(replicas=count, min_available=needs),
         status=status or PodCliqueStatus(was_available=was_available),
@@ -219,16 +214,7 @@ def group(
     **metadata: Any,
 ) -> PodCliqueScalingGroup:
     return PodCliqueScalingGroup(
-        metadata=ObjectMeta(
-            **{
-                "name": name,
-                "namespace": NAMESPACE,
-                "uid": Uid(f"uid-of-{name}"),
-                "generation": 1,
-                "resource_version": "1",
-                **metadata,
-            }
-        ),
+        metadata=_stored(name, {"generation": 1, **metadata}),
         spec=ScalingGroupSpec(replicas=replicas, min_available=needs, clique_names=members),
         status=status or ScalingGroupStatus(),
     )
@@ -239,16 +225,14 @@ def gang(
 ) -> PodGang:
     """A gang that references the active pods of these cliques."""
     return PodGang(
-        metadata=ObjectMeta(
-            **{
-                "name": name,
-                "namespace": NAMESPACE,
+        metadata=_stored(
+            name,
+            {
                 "uid": Uid(f"uid-of-gang-{name}"),
-                "resource_version": "1",
                 "labels": {labels.INCARNATION: "1"},
                 "annotations": {labels.TEARDOWN: "1"} if marked else {},
                 **metadata,
-            }
+            },
         ),
         spec=PodGangSpec(
             podgroups=tuple(
@@ -274,6 +258,12 @@ def service(index: int = 0) -> Service:
         metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=Uid(f"uid-of-service-{name}")),
         spec=ServiceSpec(publish_not_ready_addresses=True, selector=selector),
     )
+
+
+def _stored(name: str, metadata: Mapping[str, Any]) -> ObjectMeta:
+    """The metadata of an object that a server has; what is given wins."""
+    usual = {"name": name, "namespace": NAMESPACE, "uid": Uid(f"uid-of-{name}"), "resource_version": "1"}
+    return ObjectMeta(**{**usual, **metadata})
 
 
 def failure(

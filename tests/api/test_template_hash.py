@@ -3,7 +3,7 @@
 import pytest
 
 from grove.api.meta import JsonObject
-from grove.api.names import SUFFIX_ALPHABET
+from grove.api.names import ALPHABET
 from grove.api.template_hash import generation_hash, template_hash
 from tests.api.manifests import clique, decoded, group, manifest
 
@@ -78,4 +78,4 @@ def test_two_cliques_that_swap_templates_are_a_new_generation() -> None:
 
 
 def test_a_hash_is_a_short_label_value() -> None:
-    assert (len(PLAIN), [c for c in PLAIN if c not in SUFFIX_ALPHABET]) == (12, [])
+    assert (len(PLAIN), [c for c in PLAIN if c not in ALPHABET]) == (12, [])

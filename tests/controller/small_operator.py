@@ -62,7 +62,7 @@ class SmallOperator:
         reference = {
             "apiVersion": self.owner.api_version,
             "kind": self.owner.kind,
-            "name": self.owner.name,
+            "name": owner or self.owner.name,
             "uid": owner or self.owner.uid,
             "controller": True,
         }

@@ -1,9 +1,10 @@
 """One visit after the other: trouble is waited out, and one set's trouble is not another's."""
 
 from itertools import pairwise
+from typing import Any
 
 from grove.api.meta import JsonObject
-from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
+from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
 from grove.kube.errors import ApiError
 from grove.kube.transport import Request
 from grove.sim.clock import run_virtual
@@ -115,9 +116,10 @@ def test_objects_that_are_deleted_by_hand_come_back() -> None:
         async with World(nodes=2) as world:
             await world.apply(small_set("p"))
             await world.settle()
-            for resource in (SERVICES, PODGANGS, PODCLIQUES):
+            children: tuple[Resource[Any], ...] = (SERVICES, PODGANGS, PODCLIQUES)
+            for resource in children:
                 for one in world.objects(resource):
-                    await world.client.delete(resource, "default", one.metadata.name)
+                    await world.delete(resource, one.metadata.name)
                 await world.settle()
                 assert len(world.running_pods()) == len(world.objects(PODS)) == 2
 

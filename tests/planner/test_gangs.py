@@ -10,8 +10,25 @@ from grove.planner.actions import Create, Emit, Patch
 from grove.planner.blueprint import draw_replica
 from grove.planner.gangs import draw_gang_spec, plan_gang_object, referenced_names
 from grove.planner.objects import build_gang
+from grove.planner.plan import plan
 from grove.planner.pods import CliquePods
-from tests.dsl import World, appendix_a, clique, context, gang, pcs, pod, role, run_to_rest, told
+from tests.dsl import (
+    NOW,
+    World,
+    actions,
+    appendix_a,
+    clique,
+    context,
+    gang,
+    pcs,
+    pod,
+    replica,
+    role,
+    run_to_rest,
+    service,
+    snapshot,
+    told,
+)
 
 CTX = context(pcs(role("a", 2), role("b")))
 BASE = draw_replica(CTX, 0, {}).base
@@ -149,3 +166,12 @@ def test_one_write_names_all_new_pods_of_a_gang() -> None:
     world = World(pcs(role("a", 50), role("b", 50)))
     lines = [line for decided in run_to_rest(world) for line in told(decided) if "podgangs/" in line]
     assert lines == ["p-0 0: create podgangs/p-0 (gang p-0 names its pods before they are created)"]
+
+
+def test_a_new_label_of_the_set_reaches_its_gangs_and_nothing_of_others_is_taken_away() -> None:
+    a = clique(pod(0))
+    shown = gang(a, labels={"team": "red", "scheduler": "mine", "grove.io/incarnation": "1"})
+    observed = pcs(role("a"), labels={"team": "blue"}, annotations={"queue": "q1", "grove.io/ours": "stays"})
+    decided = plan(snapshot(observed, replica(a, gangs=(shown,), services=(service(),))), NOW)
+    (patch,) = [action for action in actions(decided) if isinstance(action, Patch)]
+    assert patch.patch == {"metadata": {"labels": {"team": "blue"}, "annotations": {"queue": "q1"}}}

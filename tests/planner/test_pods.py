@@ -1,12 +1,15 @@
 """Which pods a clique creates, replaces and gives up."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
+import msgspec
 import pytest
 
 from grove.api import names
 from grove.api.labels import GATE
-from grove.api.pod import Pod
+from grove.api.meta import Condition
+from grove.api.pod import ContainerState, ContainerStatus, Pod, RunningState, TerminatedState
 from grove.planner.pods import HEALTHY_LIFE, CliquePods, NewPod, PodToDelete, plan_pods
 from grove.planner.views import CliqueView
 from tests.dsl import NOW, SECOND, at, clique, failed, gated, pod, starting
@@ -219,6 +222,43 @@ class TestAPodThatEnded:
     def test_without_any_time_is_replaced_at_once(self) -> None:
         ended = failed(0, failures=4, ended=None, created=None)
         assert decide(clique(ended, replicas=1)).create == (new(0, name_of(0), failures=5),)
+
+
+class TestWhenAPodEnded:
+    """The back-off counts from the end, as well as it is known."""
+
+    def due(self, *statuses: ContainerStatus, ready_since: datetime | None = None, **fields: Any) -> datetime | None:
+        ended = failed(0, failures=1, **{"created": at(-60), **fields})
+        conditions = (Condition(type="Ready", status="False", last_transition_time=ready_since),)
+        status = msgspec.structs.replace(ended.status, container_statuses=statuses, conditions=conditions)
+        return decide(clique(msgspec.structs.replace(ended, status=status), replicas=1), at(-60)).wake_at
+
+    def finished(self, instant: datetime | None) -> ContainerStatus:
+        return ContainerStatus(state=ContainerState(terminated=TerminatedState(finished_at=instant)))
+
+    def test_it_is_the_end_of_its_last_container(self) -> None:
+        running = ContainerStatus(state=ContainerState(running=RunningState()))
+        ends = (self.finished(at(-20)), running, self.finished(at(-30)), self.finished(None))
+        assert self.due(*ends, ready_since=at(-5)) == at(-10)
+
+    def test_else_it_is_when_it_was_ready_last(self) -> None:
+        assert self.due(self.finished(None), ready_since=at(-40)) == at(-30)
+
+    def test_else_it_is_its_creation(self) -> None:
+        ended = failed(0, failures=1, ended=None, created=at(-60))
+        ended = msgspec.structs.replace(ended, status=msgspec.structs.replace(ended.status, conditions=()))
+        assert decide(clique(ended, replicas=1), at(-60)).wake_at == at(-50)
+
+    def test_pods_of_one_index_without_times_are_told_apart_by_name(self) -> None:
+        first = failed(0, name="p-0-a-0-aaaaa", ended=None, created=None)
+        last = failed(0, name="p-0-a-0-bbbbb", ended=None, created=None, failures=4)
+        for pods in ((first, last), (last, first)):
+            assert decide(clique(*pods, replicas=1)).create[0].failures == 5
+
+    def test_a_count_somebody_garbled_is_none(self) -> None:
+        ended = failed(0)
+        ended.metadata.annotations["grove.io/consecutive-failures"] = "many"
+        assert decide(clique(ended, replicas=1)).create[0].failures == 1
 
 
 def test_other_gates_do_not_change_the_count() -> None:

@@ -4,13 +4,12 @@ import pytest
 
 from grove.api import labels
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
-from grove.planner.actions import FreshLook, Patch
+from grove.planner.actions import FreshLook
 from grove.planner.plan import plan
 from tests.dsl import (
     NOW,
     SECOND,
     World,
-    actions,
     appendix_a,
     at,
     clique,
@@ -203,13 +202,14 @@ class TestRepair:
     def test_a_service_somebody_changed_is_set_right(self) -> None:
         world = settled(World(pcs()))
         world.edit(SERVICES, "p-0", {"spec": {"publishNotReadyAddresses": False, "selector": {"extra": "x"}}})
-        (patch,) = actions(plan(world.snapshot(), NOW))
-        assert isinstance(patch, Patch)
-        assert patch.patch == {
-            "spec": {
-                "publishNotReadyAddresses": True,
-                "selector": {**labels.default_labels("p"), labels.SET_REPLICA_INDEX: "0"},
-            }
+        assert lines_of(world) == [
+            "p-0 0: patch services/p-0 (the service is not as the set's headlessServiceConfig says)"
+        ]
+        run_to_rest(world)
+        assert world.json(SERVICES, "p-0")["spec"] == {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {**labels.default_labels("p"), labels.SET_REPLICA_INDEX: "0"},
         }
 
     def test_a_clique_no_template_explains_is_removed(self) -> None:

@@ -88,9 +88,9 @@ def draw_faults(random: Random) -> FaultPlan:
         latency=(0.0, random.choice((0.0, 0.01, 0.1, 1.0))),
         watch_latency=(0.0, random.choice((0.0, 0.05, 0.5, 4.0))),
         server_error=random.choice((0.0, 0.0, 0.02, 0.1)),
-        conflict=random.choice((0.0, 0.0, 0.02, 0.1)),
+        conflict=random.choice((0.0, 0.0, 0.02, 0.1, 0.3)),
         lost_request=random.choice((0.0, 0.0, 0.02, 0.1)),
-        lost_answer=random.choice((0.0, 0.0, 0.02, 0.1)),
+        lost_answer=random.choice((0.0, 0.0, 0.02, 0.1, 0.3)),
         cut_watch=random.choice((0.0, 0.0, 0.02, 0.2)),
         gone=random.choice((0.0, 0.0, 0.05, 0.3)),
     )
@@ -325,6 +325,15 @@ class Storm:
         patch = {"metadata": {"annotations": {labels.SIM_EXIT_AFTER: f"{after}s", labels.SIM_EXIT_CODE: code}}}
         await self.world.client.patch(PODS, "default", pod.metadata.name, patch)
         return f"let pod {pod.metadata.name} exit {code} {after} s after its start"
+
+    async def _delete_child(self) -> str | None:
+        """Somebody deletes what is not theirs: it comes back."""
+        resource: Resource[Any] = self.random.choice((PODCLIQUES, GROUPS, PODGANGS, SERVICES))
+        child = self._pick(tuple(one for one in self.world.objects(resource) if one.metadata.controller_uid))
+        if child is None:
+            return None
+        await self.world.delete(resource, child.metadata.name)
+        return f"deleted {resource.plural} {child.metadata.name}"
 
     async def _open_foreign_gate(self) -> str | None:
         pod = self._pick(tuple(_behind_foreign_gate(self.world)))
@@ -572,6 +581,7 @@ _WEIGHTED: tuple[tuple[int, Step], ...] = (
     (7, Storm._scale_clique),
     (6, Storm._delete_pod),
     (4, Storm._fail_pod),
+    (3, Storm._delete_child),
     (2, Storm._open_foreign_gate),
     (4, Storm._break_node),
     (3, Storm._mend_node),

@@ -18,6 +18,9 @@ SCHEDULER_NAME = "grove.io/scheduler-name"
 MNNVL_GROUP = "grove.io/mnnvl-group"
 INCARNATION = "grove.io/incarnation"
 
+# By these an object of ours is found again: without one of them it would exist and not be seen.
+FOUND_BY = (MANAGED_BY, SET_REPLICA_INDEX, GROUP, GROUP_REPLICA_INDEX, POD_INDEX)
+
 COMPONENT_SERVICE = "pcs-headless-service"
 COMPONENT_GROUP = "pcs-podcliquescalinggroup"
 COMPONENT_GANG = "podgang"
@@ -42,7 +45,7 @@ CLIQUE_FINALIZER = "grove.io/podclique.grove.io"
 
 GATE = "grove.io/podgang-pending-creation"
 
-# How a simulated pod behaves (INTERFACE.md).
+# How a simulated pod behaves (docs/reference/wire.md).
 SIM_READY_AFTER = "simulation.grove.io/ready-after"
 SIM_EXIT_AFTER = "simulation.grove.io/exit-after"
 SIM_EXIT_CODE = "simulation.grove.io/exit-code"

@@ -5,7 +5,7 @@
 
 import hashlib
 
-SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 
 
@@ -55,9 +55,14 @@ def pod(clique_name: str, clique_uid: str, pod_index: int, name_before: str) -> 
     A repeated or late create is therefore an AlreadyExists, never a second pod.
     """
     seed = f"{clique_uid}/{pod_index}/{name_before}".encode()
+    return pod_prefix(clique_name, pod_index) + derived_letters(seed, SUFFIX_LENGTH)
+
+
+def derived_letters(seed: bytes, length: int) -> str:
+    """Letters that look drawn but are a function of the seed; legal in names and labels, and spelling no words."""
     digest = int.from_bytes(hashlib.blake2b(seed, digest_size=8).digest(), "big")
-    suffix = ""
-    for _ in range(SUFFIX_LENGTH):
-        digest, remainder = divmod(digest, len(SUFFIX_ALPHABET))
-        suffix += SUFFIX_ALPHABET[remainder]
-    return pod_prefix(clique_name, pod_index) + suffix
+    letters = ""
+    for _ in range(length):
+        digest, remainder = divmod(digest, len(ALPHABET))
+        letters += ALPHABET[remainder]
+    return letters

@@ -4,13 +4,12 @@ It is a label, not a decision: templates are compared through stored revisions. 
 because a new value for an old template would look like a change to everyone who reads the label.
 """
 
-import hashlib
 from typing import Any
 
 import msgspec
 
 from grove.api.meta import JsonObject
-from grove.api.names import SUFFIX_ALPHABET
+from grove.api.names import derived_letters
 from grove.api.podcliqueset import CliqueTemplate, SetTemplate
 
 _LENGTH = 12
@@ -19,13 +18,13 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 def template_hash(clique: CliqueTemplate, set_priority_class: str) -> str:
     """The hash of what becomes a pod: labels, annotations and podSpec; never replicas, never the order of map keys."""
-    return _label(canonical_template(clique, set_priority_class))
+    return derived_letters(canonical_template(clique, set_priority_class), _LENGTH)
 
 
 def generation_hash(template: SetTemplate) -> str:
     """The hash of all pod templates of a set, whatever the order of its cliques."""
     hashes = sorted([c.name, template_hash(c, template.priority_class_name)] for c in template.cliques)
-    return _label(_ENCODER.encode(hashes))
+    return derived_letters(_ENCODER.encode(hashes), _LENGTH)
 
 
 def canonical_template(clique: CliqueTemplate, set_priority_class: str) -> bytes:
@@ -46,12 +45,3 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_canonical(item) for item in value]
     return value
-
-
-def _label(data: bytes) -> str:
-    digest = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
-    letters = []
-    for _ in range(_LENGTH):
-        digest, remainder = divmod(digest, len(SUFFIX_ALPHABET))
-        letters.append(SUFFIX_ALPHABET[remainder])
-    return "".join(letters)

@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 
 from grove.api.meta import JsonObject, to_wire
-from grove.api.times import ceil_second
+from grove.api.times import ceil_second, wire_time
 from grove.clock import Clock
 from grove.cluster.agenda import Agenda
 from grove.cluster.bound import BOUND_POD_VIEW, NODE_VIEW, BoundPod, BoundPods, Node, Taint, Toleration
@@ -105,7 +105,7 @@ class NodeLifecycle:
             "status": "False",
             "reason": "NodeNotReady",
             "message": f"node {pod.spec.node_name} is not ready",
-            "lastTransitionTime": self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": wire_time(self._clock.now()),
         }
         patch: JsonObject = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
         answer = await self._client.patch(

@@ -11,6 +11,7 @@ import msgspec
 
 from grove.api.meta import JsonObject
 from grove.api.resources import NODES, PODS
+from grove.api.times import wire_time
 from grove.clock import Clock
 from grove.kube.client import Client
 from grove.kube.errors import ApiError
@@ -120,5 +121,5 @@ class Nodes:
             "status": status,
             "reason": reason,
             "message": message,
-            "lastTransitionTime": self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": wire_time(self._clock.now()),
         }

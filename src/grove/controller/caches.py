@@ -4,7 +4,6 @@ from random import Random
 from typing import Any
 
 from grove.api import labels
-from grove.api.meta import Uid
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
@@ -55,11 +54,3 @@ class Caches:
             Reflector(client, resource, self.store(resource), clock, Random(random.random()), label_selector=selector)
             for resource, selector in kinds
         ]
-
-    def owner_of(self, clique: PodClique) -> Uid | None:
-        """The uid of the set that a clique belongs to, through its group if it is a member of one."""
-        owner = clique.metadata.controller_uid
-        if owner is None or self.sets.get(owner) is not None:
-            return owner
-        group = self.groups.get(owner)
-        return group.metadata.controller_uid if group is not None else None

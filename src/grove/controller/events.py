@@ -10,6 +10,7 @@ from datetime import datetime
 
 from grove.api.meta import JsonObject, Uid
 from grove.api.resources import EVENTS
+from grove.api.times import wire_time
 from grove.clock import Clock
 from grove.kube.client import Client
 from grove.kube.errors import ApiError
@@ -71,7 +72,7 @@ class EventRecorder:
     async def _count_again(self, namespace: str, name: str, now: datetime) -> None:
         try:
             old = await self._client.get(EVENTS, namespace, name)
-            patch = {"count": old.count + 1, "lastTimestamp": _stamp(now)}
+            patch = {"count": old.count + 1, "lastTimestamp": wire_time(now)}
             await self._client.patch(EVENTS, namespace, name, patch)
         except ApiError:
             self.dropped_count += 1
@@ -120,11 +121,7 @@ def build_event(emit: Emit, now: datetime) -> JsonObject:
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
         "reportingInstance": COMPONENT,
-        "firstTimestamp": _stamp(now),
-        "lastTimestamp": _stamp(now),
+        "firstTimestamp": wire_time(now),
+        "lastTimestamp": wire_time(now),
         "count": 1,
     }
-
-
-def _stamp(instant: datetime) -> str:
-    return instant.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,7 +10,8 @@ from typing import Any, assert_never
 
 import msgspec
 
-from grove.api.meta import JsonObject, Uid
+from grove.api import labels
+from grove.api.meta import JsonObject, ObjectMeta, Uid
 from grove.api.reasons import Reason
 from grove.api.resources import PODS, Resource
 from grove.clock import Clock
@@ -215,13 +216,23 @@ class _Run:
     async def _recognise(self, chain: Chain, action: Create) -> None:
         """The name is taken: by ourselves, when an answer was lost; or by a stranger."""
         found = await self._client.get(action.resource, action.namespace, action.name)
-        if found.metadata.controller_uid != action.body["metadata"]["ownerReferences"][0]["uid"]:
-            kind = action.resource.kind
-            message = (
-                f"{kind} {action.name} exists already and is not this set's; rename the set, or remove that {kind}"
+        owner = action.body["metadata"]["ownerReferences"][0]
+        if found.metadata.controller_uid != owner["uid"]:
+            self._refuse(chain, action, Reason.NAME_TAKEN, _whose(action, owner, found.metadata))
+        lost = _lost_labels(action, found.metadata)
+        if lost:
+            found = await self._client.patch(
+                action.resource, action.namespace, action.name, _label_patch(found.metadata, lost)
             )
-            self._refuse(chain, action, Reason.NAME_TAKEN, message)
-        self._caches.store(action.resource).observe(found)
+        store = self._caches.store(action.resource)
+        store.observe(found)
+        if store.get(found.metadata.uid) is None:
+            # It exists and our watch does not tell: only time can help.
+            raise ApiError(409, "AlreadyExists", f"{action.resource.kind} {action.name} exists and is not seen yet")
+        # It may say something else than what we would have made: what builds on it waits for a plan that has seen it.
+        self._outcome.created.append((chain.part, action.failure_key))
+        self._outcome.is_cut_short = True
+        raise _ChainEndedError
 
     def _refuse(self, chain: Chain, action: Create, code: str, message: str) -> None:
         self._outcome.refused.append(Refused(part=chain.part, key=action.failure_key, code=code, message=message))
@@ -271,3 +282,23 @@ class _Run:
         if found.metadata.uid != uid:
             store.forget(uid)
         store.observe(found)
+
+
+def _whose(action: Create, owner: JsonObject, found: ObjectMeta) -> str:
+    """Why a name is taken, and what to do about it."""
+    kind, name = action.resource.kind, action.name
+    if any((other.kind, other.name) == (owner["kind"], owner["name"]) for other in found.owner_references):
+        return f"{kind} {name} is left of an earlier {owner['kind']} {owner['name']}; it is waited for until it is gone"
+    if found.is_leaving:
+        return f"{kind} {name} of somebody else is being deleted; it is waited for until it is gone"
+    return f"{kind} {name} exists already and is not this set's; rename the set, or remove that {kind}"
+
+
+def _lost_labels(action: Create, found: ObjectMeta) -> dict[str, str]:
+    """Labels that an older version did not write, or that somebody changed, and by which we find the object."""
+    ours: dict[str, str] = action.body["metadata"].get("labels", {})
+    return {key: ours[key] for key in labels.FOUND_BY if key in ours and found.labels.get(key) != ours[key]}
+
+
+def _label_patch(found: ObjectMeta, lost: dict[str, str]) -> JsonObject:
+    return {"metadata": {"uid": found.uid, "resourceVersion": found.resource_version, "labels": lost}}

@@ -137,4 +137,6 @@ class Loop:
         self._memos.pop(key, None)
         self._trouble.pop(key, None)
         self._pacer.forget(key)
+        # A visit that was under way when the set vanished may have added to it.
+        self._failures.forget_set(key)
         self._queue.wake_at(key, None)

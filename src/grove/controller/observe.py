@@ -16,7 +16,7 @@ from grove.controller.caches import Caches
 from grove.controller.failures import FailureBook
 from grove.kube.cache import Store
 from grove.planner.snapshot import SetContext, Snapshot, build_context
-from grove.planner.views import CliqueView, ReplicaView, view_clique
+from grove.planner.views import CliqueView, ReplicaView, pod_index, view_clique
 
 Part = tuple[Uid, int]
 
@@ -49,7 +49,8 @@ class Observer:
         self._wake = wake
         self._sets: dict[Uid, _SetState] = {}
         self._cliques: dict[Uid, CliqueView] = {}
-        self._gone_names: dict[Uid, frozenset[str]] = {}
+        # The last name of each index whose pod vanished; earlier ones are behind it in the row of derived names.
+        self._gone_names: dict[Uid, dict[int, str]] = {}
         # Children of a set by replica; members of groups are found through their group.
         self._parts: dict[str, dict[Uid, dict[int, dict[Uid, Any]]]] = {}
         self.touched_count = 0
@@ -80,29 +81,37 @@ class Observer:
                 self._mark_clique(clique)
 
     def _clique_changed(self, old: PodClique | None, new: PodClique | None) -> None:
-        known = new or old
-        assert known is not None
-        self._cliques.pop(known.metadata.uid, None)
-        if new is None:
-            self._gone_names.pop(known.metadata.uid, None)
-        self._mark_clique(known)
+        for known in (old, new):
+            if known is not None:
+                self._cliques.pop(known.metadata.uid, None)
+                self._mark_clique(known)
+        if old is not None and new is None:
+            self._gone_names.pop(old.metadata.uid, None)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        known = new or old
-        assert known is not None
-        owner = known.metadata.controller_uid
-        clique = self._caches.cliques.get(owner) if owner else None
-        if clique is None or owner is None:
-            return
-        if new is None:
-            self._gone_names[owner] = self._gone_names.get(owner, frozenset()) | {known.metadata.name}
-        self._cliques.pop(owner, None)
-        self._mark_clique(clique)
+        owner = new.metadata.controller_uid if new is not None else None
+        if owner is not None:
+            self._pods_changed(owner)
+        before = old.metadata.controller_uid if old is not None else None
+        if old is not None and before is not None and before != owner:
+            # Gone, or taken away from its clique by somebody; either way its name is used up.
+            if self._caches.cliques.get(before) is not None:
+                self._gone_names.setdefault(before, {})[pod_index(old)] = old.metadata.name
+            self._pods_changed(before)
+
+    def _pods_changed(self, clique_uid: Uid) -> None:
+        clique = self._caches.cliques.get(clique_uid)
+        if clique is not None:
+            self._cliques.pop(clique_uid, None)
+            self._mark_clique(clique)
 
     def _mark_clique(self, clique: PodClique) -> None:
-        set_uid = self._caches.owner_of(clique)
-        if set_uid is not None:
-            self._mark(set_uid, replica_index_of(clique))
+        owner = clique.metadata.controller_uid
+        group = self._caches.groups.get(owner) if owner is not None else None
+        # A member is part of the replica that its group is part of, whatever its own label says.
+        top: HasMetadata = clique if group is None else group
+        if top.metadata.controller_uid is not None:
+            self._mark(top.metadata.controller_uid, replica_index_of(top))
 
     def mark(self, set_uid: Uid, replica_index: int) -> None:
         """Something that is not an object changed, such as a remembered failure."""
@@ -110,7 +119,7 @@ class Observer:
 
     def _mark(self, set_uid: Uid, replica_index: int) -> None:
         state = self._sets.get(set_uid)
-        if state is not None:
+        if state is not None and replica_index >= 0:
             state.dirty[replica_index] = None
         if self._caches.sets.get(set_uid) is not None:
             self._wake(set_uid)
@@ -137,11 +146,13 @@ class Observer:
         if pcs is None:
             return None
         state = self._state_of(pcs)
-        if state.replicas != pcs.spec.replicas:
-            least = min(state.replicas, pcs.spec.replicas)
+        # Of a set that is not carried out only what exists is seen: its numbers may be beyond all measure.
+        wanted = 0 if state.context.errors else pcs.spec.replicas
+        if state.replicas != wanted:
+            least = min(state.replicas, wanted)
             state.dirty.update(dict.fromkeys(index for index in state.views if index >= least))
-            state.dirty.update(dict.fromkeys(range(least, pcs.spec.replicas)))
-            state.replicas = pcs.spec.replicas
+            state.dirty.update(dict.fromkeys(range(least, wanted)))
+            state.replicas = wanted
         for index in state.dirty:
             self._refresh(state, set_uid, index)
         state.dirty.clear()
@@ -192,7 +203,7 @@ class Observer:
         if view is None:
             pods = self._caches.pods.owned_by(uid)
             self.touched_count += len(pods)
-            view = self._cliques[uid] = view_clique(clique, pods, self._gone_names.get(uid, frozenset()))
+            view = self._cliques[uid] = view_clique(clique, pods, frozenset(self._gone_names.get(uid, {}).values()))
         return view
 
     def _refused_ahead_count(self, pcs: PodCliqueSet) -> int:

@@ -17,6 +17,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
     body: bytes = b""
     content_type: str = "application/json"
+    # As in HTTP; empty: JSON as it is.
+    accept: str = ""
 
     @property
     def is_write(self) -> bool:

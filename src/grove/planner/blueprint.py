@@ -6,6 +6,7 @@ import msgspec
 
 from grove.api import names
 from grove.api.podcliqueset import CliqueTemplate, GroupConfig
+from grove.api.validation.size import LARGEST_COUNT
 from grove.planner.snapshot import SetContext
 
 
@@ -87,8 +88,9 @@ def draw_replica(context: SetContext, index: int, live_scale: Mapping[str, int])
 
 def _draw_group(context: SetContext, index: int, config: GroupConfig, live_scale: Mapping[str, int]) -> GroupBlueprint:
     name = names.group(context.name, index, config.name)
-    # Below its minimum a group would have no base gang; admission refuses it, and an unguarded edit gets the minimum.
-    replicas = max(live_scale.get(name, config.replicas), config.min_available)
+    # Admission refuses a group below its minimum, which would have no base gang, or beyond all measure; an edit past it
+    # gets the nearest that can be carried out.
+    replicas = min(max(live_scale.get(name, config.replicas), config.min_available), LARGEST_COUNT)
     return GroupBlueprint(name=name, config=config, replicas=replicas)
 
 

@@ -6,7 +6,7 @@ from grove.api.reasons import EventReason
 from grove.api.resources import PODGANGS
 from grove.planner.actions import Create, Emit, Patch
 from grove.planner.blueprint import GangBlueprint
-from grove.planner.objects import build_gang
+from grove.planner.objects import build_gang, mirrored
 from grove.planner.pods import CliquePods
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView
@@ -63,7 +63,7 @@ def plan_gang_object(
                 names=(gang.name,),
             ),
         )
-    patch = _spec_patch(current.spec, spec)
+    patch = {**_metadata_patch(context, current), **_spec_patch(current.spec, spec)}
     if not patch:
         return None
     return Patch(
@@ -72,9 +72,23 @@ def plan_gang_object(
         name=gang.name,
         uid=current.metadata.uid,
         resource_version=current.metadata.resource_version,
-        patch={"spec": patch},
+        patch=patch,
         reason=f"gang {gang.name} follows its cliques",
     )
+
+
+def _metadata_patch(context: SetContext, current: PodGang) -> JsonObject:
+    """Labels and annotations of the set that the gang does not show yet. What others wrote on it stays."""
+    pairs = {
+        "labels": (mirrored(context.labels), current.metadata.labels),
+        "annotations": (mirrored(context.annotations), current.metadata.annotations),
+    }
+    changed = {
+        field: {key: value for key, value in wanted.items() if known.get(key) != value}
+        for field, (wanted, known) in pairs.items()
+    }
+    shown = {field: values for field, values in changed.items() if values}
+    return {"metadata": shown} if shown else {}
 
 
 def _spec_patch(current: PodGangSpec, wanted: PodGangSpec) -> JsonObject:
@@ -84,4 +98,4 @@ def _spec_patch(current: PodGangSpec, wanted: PodGangSpec) -> JsonObject:
         patch["podgroups"] = [to_wire(group) for group in wanted.podgroups]
     if (current.priority_class_name or None) != wanted.priority_class_name:
         patch["priorityClassName"] = wanted.priority_class_name
-    return patch
+    return {"spec": patch} if patch else {}

@@ -31,6 +31,8 @@ class Memo:
     def update(self, snapshot: Snapshot, now: datetime) -> None:
         """Plan what changed, what is due, and who was refused when the queue before it moved."""
         changed = self._changed(snapshot)
+        # Until every replica is planned: one that fails must not leave old plans beside the new views.
+        self._context = None
         due = [i for i in self._busy if (wake_at := self._plans[i].wake_at) is not None and wake_at <= now]
         ahead = snapshot.refused_ahead_count
         for position in sorted({*changed, *due, *self._ahead}):
@@ -40,6 +42,7 @@ class Memo:
                 plan = plan_replica(snapshot.context, view, now, gangs_ahead_count=mine)
                 self._put(position, plan, mine if view.failures else None)
             ahead += self._plans[position].refused_gang_count
+        self._context = snapshot.context
 
     def busy(self) -> list[ReplicaPlan]:
         """The plans that matter beyond their counts, in order."""
@@ -54,12 +57,11 @@ class Memo:
     def _changed(self, snapshot: Snapshot) -> dict[int, None]:
         before, self._views = self._views, snapshot.replicas
         if self._context is not snapshot.context or len(before) != len(self._views):
-            self._start_over(snapshot)
+            self._start_over()
             return dict.fromkeys(range(len(self._views)))
         return {i: None for i, (old, new) in enumerate(zip(before, self._views, strict=True)) if old is not new}
 
-    def _start_over(self, snapshot: Snapshot) -> None:
-        self._context = snapshot.context
+    def _start_over(self) -> None:
         self._plans = [_NOTHING] * len(self._views)
         self._ahead.clear()
         self._busy.clear()

@@ -144,7 +144,7 @@ def prepend_env(pod_spec: JsonObject, variables: list[JsonObject]) -> None:
 def build_gang_metadata(context: SetContext, replica_index: int, gang: GangBlueprint, incarnation: str) -> JsonObject:
     """A gang shows the set's own labels and annotations to schedulers, and ours on top."""
     gang_labels = {
-        **_without_ours(context.labels),
+        **mirrored(context.labels),
         **labels.default_labels(context.name),
         labels.COMPONENT: labels.COMPONENT_GANG,
         labels.SET_REPLICA_INDEX: str(replica_index),
@@ -155,7 +155,7 @@ def build_gang_metadata(context: SetContext, replica_index: int, gang: GangBluep
         gang_labels[labels.GROUP] = gang.group
         gang_labels[labels.GROUP_REPLICA_INDEX] = str(gang.group_replica_index)
         gang_labels[labels.BASE_PODGANG] = gang.base_gang
-    return {"name": gang.name, "labels": gang_labels, "annotations": _without_ours(context.annotations)}
+    return {"name": gang.name, "labels": gang_labels, "annotations": mirrored(context.annotations)}
 
 
 def build_gang(
@@ -171,7 +171,8 @@ def scheduler_name(context: SetContext) -> str:
     return next((str(name) for name in asked if name), DEFAULT_SCHEDULER)
 
 
-def _without_ours(mapping: dict[str, str]) -> dict[str, str]:
+def mirrored(mapping: dict[str, str]) -> dict[str, str]:
+    """What a gang shows of its set's labels or annotations: everything that is not ours."""
     # kubectl's bookkeeping is as large as the set itself and tells a scheduler nothing.
     return {
         k: v

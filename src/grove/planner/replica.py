@@ -398,13 +398,17 @@ def _plan_service(context: SetContext, replica: ReplicaView) -> Iterable[Action]
         "selector": service.spec.selector,
     }
     if current != wanted and not service.metadata.is_leaving:
+        changed = {key: value for key, value in wanted.items() if current[key] != value}
+        if "selector" in changed:
+            # A merge patch keeps what it does not name: keys that are not ours are taken out.
+            changed["selector"] = {**dict.fromkeys(service.spec.selector), **wanted["selector"]}
         yield Patch(
             resource=SERVICES,
             namespace=context.namespace,
             name=name,
             uid=service.metadata.uid,
-            patch={"spec": {key: value for key, value in wanted.items() if current[key] != value}},
-            reason="the set's headlessServiceConfig changed",
+            patch={"spec": changed},
+            reason="the service is not as the set's headlessServiceConfig says",
         )
 
 

@@ -15,6 +15,7 @@ from grove.api.podclique import PodClique
 from grove.api.podgang import PodGang
 from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.api.service import Service
+from grove.api.validation.size import LARGEST_COUNT
 from grove.planner.actions import Failure
 
 
@@ -52,7 +53,8 @@ class CliqueView(View):
 
     @property
     def replicas(self) -> int:
-        return self.clique.spec.replicas
+        # Admission refuses more; an edit past it must not hold up everybody else.
+        return min(self.clique.spec.replicas, LARGEST_COUNT)
 
     @property
     def min_available(self) -> int:

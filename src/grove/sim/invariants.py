@@ -1,11 +1,13 @@
 """The safety rules, stated once and checked after every write to the store: each returns the reason it is broken.
 
 They see only what the API shows. A decision takes a moment to arrive, so a rule that compares with what was asked for
-or what was placed allows what was true a few seconds before (`MOMENT`).
+or what was placed allows what was true a few seconds before (`sight.py`). Rules about the operator's requests, rather
+than what came of them, are in `manners.py`.
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -14,71 +16,22 @@ from grove.api import labels
 from grove.api.meta import HasMetadata, JsonObject, Uid
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
+from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import PodGang
 from grove.clock import Clock
 from grove.cluster.store import Change, ChangeType
 from grove.errors import Bug
 from grove.planner.views import pod_index
+from grove.sim.faults import Write
+from grove.sim.manners import breach_of_manners
+from grove.sim.sight import Lately, Sight
 
 T = TypeVar("T", bound=HasMetadata)
 V = TypeVar("V", bound=msgspec.Struct)
 
-# Longer than any delay a fault plan draws between observing and acting, queueing included.
-MOMENT = timedelta(seconds=20)
-
 
 class InvariantBroken(Bug):
     """A safety rule does not hold; the message names the rule, the object and the time."""
-
-
-class _Sight:
-    """Since when facts may be what the operator acts on: a moment, or longer while a watch says nothing."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._blind_count = 0
-        self._lost_at: datetime | None = None
-        self._regained_at: datetime | None = None
-
-    def lose(self) -> None:
-        self._lost_at = self.since()
-        self._blind_count += 1
-
-    def regain(self) -> None:
-        self._blind_count -= 1
-        self._regained_at = self._clock.now()
-
-    def since(self) -> datetime:
-        now = self._clock.now()
-        is_blind = self._blind_count or (self._regained_at is not None and now - self._regained_at <= MOMENT)
-        return self._lost_at if self._lost_at is not None and is_blind else now - MOMENT
-
-
-class _Lately:
-    """Of which indices of a clique something is true, or was a moment ago: the operator may still rest on it."""
-
-    def __init__(self, clock: Clock, sight: _Sight) -> None:
-        self._clock = clock
-        self._sight = sight
-        # None: true now; else when it ended.
-        self._ended_at: dict[Uid, dict[int, datetime | None]] = {}
-
-    def note(self, clique: Uid, index: int, is_true: bool) -> None:
-        indices = self._ended_at.setdefault(clique, {})
-        if is_true:
-            indices[index] = None
-        elif index in indices and indices[index] is None:
-            indices[index] = self._clock.now()
-
-    def count(self, clique: Uid | None) -> int:
-        return sum(self._is_recent(ended_at) for ended_at in self._ended_at.get(clique or Uid(""), {}).values())
-
-    def has_other(self, clique: Uid | None, index: int) -> bool:
-        ended = self._ended_at.get(clique or Uid(""), {})
-        return any(self._is_recent(ended_at) for other, ended_at in ended.items() if other != index)
-
-    def _is_recent(self, ended_at: datetime | None) -> bool:
-        return ended_at is None or ended_at >= self._sight.since()
 
 
 class Invariants:
@@ -90,12 +43,20 @@ class Invariants:
         self._cliques: dict[Uid, PodClique] = {}
         self._clique_uids: dict[tuple[str, str], Uid] = {}
         self._gangs: dict[tuple[str, str], PodGang] = {}
+        # Pod names that a gang does not reference any more, and since when.
+        self._unreferenced_at: dict[tuple[str, str], datetime] = {}
+        # Gangs of which somebody else deleted a part: the operator did not, so nothing was torn down.
+        self._disturbed_at: dict[tuple[str, str], datetime] = {}
+        self._owners: dict[Uid, None] = {}
+        # The sets by name, and when those that are leaving or gone began to leave.
+        self._sets: dict[tuple[str, str], PodCliqueSet] = {}
+        self._left_at: dict[tuple[str, str], datetime] = {}
         # When each clique last asked for more pods than it does now, and how many.
         self._asked: dict[Uid, list[tuple[datetime, int]]] = {}
-        self._sight = _Sight(clock)
-        self._existing = _Lately(clock, self._sight)
-        self._placed = _Lately(clock, self._sight)
-        self._ungated = _Lately(clock, self._sight)
+        self._sight = Sight(clock)
+        self._existing = Lately(clock, self._sight)
+        self._placed = Lately(clock, self._sight)
+        self._ungated = Lately(clock, self._sight)
         self.broken: list[str] = []
         self.checked_count = 0
 
@@ -112,6 +73,8 @@ class Invariants:
 
     def observe(self, change: Change) -> None:
         """One write to the store: remember it, then ask every rule that it could break."""
+        if change.served.plural in ("podcliquesets", "podcliquescalinggroups"):
+            self._observe_owner(change)
         match change.served.plural:
             case "pods":
                 self._observe_pod(change, _decode(change.entry.obj, Pod))
@@ -119,10 +82,37 @@ class Invariants:
                 self._observe_clique(change, _decode(change.entry.obj, PodClique))
             case "podgangs":
                 self._observe_gang(change, _decode(change.entry.obj, PodGang))
+            case "podcliquesets":
+                self._observe_set(change, _decode(change.entry.obj, PodCliqueSet))
             case _:
                 return
 
+    def observe_write(self, write: Write) -> None:
+        """One write of the operator, as it was asked for."""
+        reason = breach_of_manners(write.request)
+        if reason is not None:
+            self.broken.append(f"{self._clock.now():%H:%M:%S.%f} {reason}")
+
     # What happened
+
+    def _observe_owner(self, change: Change) -> None:
+        uid = Uid(change.entry.obj["metadata"]["uid"])
+        if change.type == ChangeType.DELETED:
+            self._owners.pop(uid, None)
+        else:
+            self._owners[uid] = None
+
+    def _observe_set(self, change: Change, pcs: PodCliqueSet) -> None:
+        key = (pcs.metadata.namespace, pcs.metadata.name)
+        is_gone = change.type == ChangeType.DELETED
+        if pcs.metadata.is_leaving or is_gone:
+            self._left_at.setdefault(key, self._clock.now())
+        else:
+            self._left_at.pop(key, None)
+        if is_gone:
+            self._sets.pop(key, None)
+        else:
+            self._sets[key] = pcs
 
     def _observe_pod(self, change: Change, pod: Pod) -> None:
         owner = pod.metadata.controller_uid
@@ -139,15 +129,21 @@ class Invariants:
         if change.type == ChangeType.ADDED:
             self._ask(pod, self._never_more_pods_than_asked_for, self._never_two_pods_with_one_index)
             self._ask(pod, self._created_under_a_referenced_name, self._nothing_new_in_a_marked_unit)
+            self._ask(pod, self._created_for_a_set_that_stays)
         if before is not None and before.is_behind_our_gate and not pod.is_behind_our_gate:
             self._ask(pod, self._ungated_only_when_its_turn_came)
+            if _foreign_gates(before) != _foreign_gates(pod):
+                self._report(pod, "another controller's gate went together with ours")
 
     def _observe_clique(self, change: Change, clique: PodClique) -> None:
+        if clique.metadata.controller_uid is None:
+            return
         uid, key = clique.metadata.uid, (clique.metadata.namespace, clique.metadata.name)
         if change.type == ChangeType.DELETED:
             self._cliques.pop(uid, None)
             if self._clique_uids.get(key) == uid:
                 del self._clique_uids[key]
+            self._note_disturbance(clique.metadata.namespace, clique.metadata.labels.get(labels.PODGANG, ""))
             return
         self._cliques[uid] = clique
         self._clique_uids[key] = uid
@@ -157,19 +153,44 @@ class Invariants:
                 asked[-1] = (self._clock.now(), asked[-1][1])
             asked.append((self._clock.now(), clique.spec.replicas))
         if change.type == ChangeType.ADDED:
-            self._ask(clique, self._nothing_new_in_a_marked_unit)
+            self._ask(clique, self._nothing_new_in_a_marked_unit, self._created_for_a_set_that_stays)
         before = _decode(change.before.obj, PodClique) if change.before else None
         if before is not None and before.status.was_available and not clique.status.was_available:
             self._report(clique, "wasAvailable went back to false")
 
     def _observe_gang(self, change: Change, gang: PodGang) -> None:
+        if gang.metadata.controller_uid is None:
+            return
         key = (gang.metadata.namespace, gang.metadata.name)
         if change.type == ChangeType.DELETED:
+            self._note_disturbance(*key)
             self._gangs.pop(key, None)
+            self._note_references(gang, None)
             if labels.TEARDOWN in gang.metadata.annotations:
                 self._ask(gang, self._a_teardown_leaves_nothing)
             return
         self._gangs[key] = gang
+        if change.type == ChangeType.ADDED:
+            self._ask(gang, self._created_for_a_set_that_stays)
+        before = _decode(change.before.obj, PodGang) if change.before else None
+        self._note_references(before, gang)
+        if before is None or before.spec != gang.spec:
+            self._ask(gang, self._never_references_more_pods_than_asked_for)
+        if before is not None:
+            self._ask(gang, partial(self._never_lets_go_of_a_live_pod_for_a_new_one, before))
+
+    def _note_references(self, before: PodGang | None, after: PodGang | None) -> None:
+        for gang, at in ((before, self._clock.now()), (after, None)):
+            for reference in (r for group in gang.spec.podgroups for r in group.pod_references) if gang else ():
+                if at is None:
+                    self._unreferenced_at.pop((reference.namespace, reference.name), None)
+                else:
+                    self._unreferenced_at[(reference.namespace, reference.name)] = at
+
+    def _note_disturbance(self, namespace: str, gang_name: str) -> None:
+        gang = self._gangs.get((namespace, gang_name))
+        if gang is not None and labels.TEARDOWN not in gang.metadata.annotations:
+            self._disturbed_at[(namespace, gang_name)] = self._clock.now()
 
     def _note_index(self, clique: Uid, index: int) -> None:
         holders = [pod for pod in self._pods[clique].values() if pod_index(pod) == index]
@@ -183,11 +204,36 @@ class Invariants:
         owner = pod.metadata.controller_uid
         if owner is None or owner not in self._cliques:
             return None
-        since = self._sight.since()
-        asked = self._asked[owner]
-        most = max(count for i, (at, count) in enumerate(asked) if i == len(asked) - 1 or at >= since)
+        most = self._most_asked(owner)
         active = sum(other.is_active for other in self._pods[owner].values())
         return f"{active} active pods, at most {most} were asked for" if active > most else None
+
+    def _never_references_more_pods_than_asked_for(self, gang: PodGang) -> str | None:
+        for group in gang.spec.podgroups:
+            clique = self._clique_of(gang, group.name)
+            if clique is not None and len(group.pod_references) > self._most_asked(clique):
+                return f"{len(group.pod_references)} references for {group.name}, {self._most_asked(clique)} asked for"
+        return None
+
+    def _never_lets_go_of_a_live_pod_for_a_new_one(self, before: PodGang, gang: PodGang) -> str | None:
+        was = {reference.name for group in before.spec.podgroups for reference in group.pod_references}
+        for group in gang.spec.podgroups:
+            named = {reference.name for reference in group.pod_references}
+            members = self._pods.get(self._clique_of(gang, group.name) or Uid(""), {}).values()
+            let_go = [p.metadata.name for p in members if p.metadata.name in was - named and self._is_long_active(p)]
+            new = sorted(named - was - {pod.metadata.name for pod in members})
+            if let_go and new:
+                return f"lets go of live pod {let_go[0]} and names {new[0]} instead"
+        return None
+
+    def _created_for_a_set_that_stays(self, obj: HasMetadata) -> str | None:
+        key = (obj.metadata.namespace, obj.metadata.labels.get(labels.PART_OF, ""))
+        left_at, pcs = self._left_at.get(key), self._sets.get(key)
+        if left_at is not None and left_at < self._sight.since():
+            return f"created although set {key[1]} is being deleted"
+        if pcs is not None and labels.SET_FINALIZER not in pcs.metadata.finalizers and left_at is None:
+            return f"created although set {key[1]} does not carry our finalizer"
+        return None
 
     def _never_two_pods_with_one_index(self, pod: Pod) -> str | None:
         owner = pod.metadata.controller_uid
@@ -202,14 +248,16 @@ class Invariants:
     def _created_under_a_referenced_name(self, pod: Pod) -> str | None:
         gang = self._gangs.get((pod.metadata.namespace, pod.metadata.labels.get(labels.PODGANG, "")))
         referenced = [ref.name for group in gang.spec.podgroups for ref in group.pod_references] if gang else []
-        return None if pod.metadata.name in referenced else "created under a name its gang does not reference"
+        let_go_at = self._unreferenced_at.get((pod.metadata.namespace, pod.metadata.name))
+        if pod.metadata.name in referenced or (let_go_at is not None and let_go_at >= self._sight.since()):
+            return None
+        return "created under a name its gang does not reference"
 
     def _ungated_only_when_its_turn_came(self, pod: Pod) -> str | None:
-        namespace = pod.metadata.namespace
-        base = self._gangs.get((namespace, pod.metadata.labels.get(labels.BASE_PODGANG, "")))
+        base = self._undisturbed(pod.metadata.namespace, pod.metadata.labels.get(labels.BASE_PODGANG, ""))
         if base is not None and not self._is_at_minimum(base, self._placed):
             return f"ungated although base gang {base.metadata.name} is not scheduled"
-        gang = self._gangs.get((namespace, pod.metadata.labels.get(labels.PODGANG, "")))
+        gang = self._undisturbed(pod.metadata.namespace, pod.metadata.labels.get(labels.PODGANG, ""))
         if gang is None or self._is_at_minimum(gang, self._existing) or self._has_started(gang, pod):
             return None
         return f"ungated although gang {gang.metadata.name} never had its minimum"
@@ -221,21 +269,41 @@ class Invariants:
         return f"created while gang {gang.metadata.name} is being torn down"
 
     def _a_teardown_leaves_nothing(self, gang: PodGang) -> str | None:
+        # A set that is deleted takes everything with it, in any order.
+        if (gang.metadata.namespace, gang.metadata.labels.get(labels.PART_OF, "")) in self._left_at:
+            return None
         incarnation = gang.metadata.labels.get(labels.INCARNATION)
         for clique in self._cliques.values():
             is_of_gang = clique.metadata.labels.get(labels.PODGANG) == gang.metadata.name
             is_of_life = clique.metadata.labels.get(labels.INCARNATION) == incarnation
             same_namespace = clique.metadata.namespace == gang.metadata.namespace
-            if is_of_gang and is_of_life and same_namespace and not clique.metadata.is_leaving:
+            # Without its owner it goes by itself: the garbage collector takes it.
+            is_staying = not clique.metadata.is_leaving and clique.metadata.controller_uid in self._owners
+            if is_of_gang and is_of_life and same_namespace and is_staying:
                 return f"gang gone, but its clique {clique.metadata.name} is left"
         return None
 
     # What the rules ask
 
+    def _most_asked(self, clique: Uid) -> int:
+        """The most pods that a clique asks for, or did a moment ago."""
+        since, asked = self._sight.since(), self._asked[clique]
+        return max(count for i, (at, count) in enumerate(asked) if i == len(asked) - 1 or at >= since)
+
+    def _is_long_active(self, pod: Pod) -> bool:
+        created_at = pod.metadata.creation_timestamp
+        return pod.is_active and created_at is not None and created_at < self._sight.since()
+
+    def _undisturbed(self, namespace: str, gang_name: str) -> PodGang | None:
+        """The gang, unless somebody else took a part of it away just now and the operator may not know."""
+        disturbed_at = self._disturbed_at.get((namespace, gang_name))
+        is_disturbed = disturbed_at is not None and disturbed_at >= self._sight.since()
+        return None if is_disturbed else self._gangs.get((namespace, gang_name))
+
     def _clique_of(self, gang: PodGang, name: str) -> Uid | None:
         return self._clique_uids.get((gang.metadata.namespace, name))
 
-    def _is_at_minimum(self, gang: PodGang, fact: _Lately) -> bool:
+    def _is_at_minimum(self, gang: PodGang, fact: Lately) -> bool:
         return all(fact.count(self._clique_of(gang, g.name)) >= g.min_replicas for g in gang.spec.podgroups)
 
     def _has_started(self, gang: PodGang, pod: Pod) -> bool:
@@ -254,6 +322,10 @@ class Invariants:
 
     def _report(self, obj: HasMetadata, reason: str) -> None:
         self.broken.append(f"{self._clock.now():%H:%M:%S.%f} {obj.metadata.namespace}/{obj.metadata.name}: {reason}")
+
+
+def _foreign_gates(pod: Pod) -> list[str]:
+    return [gate.name for gate in pod.spec.scheduling_gates if gate.name != labels.GATE]
 
 
 def _decode(obj: JsonObject, view: type[V]) -> V:

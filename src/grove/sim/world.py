@@ -282,10 +282,14 @@ class World:
     def _connect(self, who: str, plan: FaultPlan, *, life: int = 1) -> FaultyTransport:
         inner = InProcessTransport(self.server, self.clock)
         random = self._random(f"{who}/connection/{life}")
-        record = partial(self.timeline.record, who)
-        transport = FaultyTransport(inner, self.clock, random, plan, on_write=record)
+        transport = FaultyTransport(inner, self.clock, random, plan, on_write=partial(self._record, who))
         self._transports.append(transport)
         return transport
+
+    def _record(self, who: str, write: Write) -> None:
+        self.timeline.record(who, write)
+        if who == "operator" and self._is_checked:
+            self.invariants.observe_write(write)
 
     def _random(self, purpose: str) -> Random:
         """Chance of its own for everyone, so that one's draws do not shift another's."""

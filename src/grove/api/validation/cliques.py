@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from grove.api.fielderrors import FieldError, duplicate, invalid, required
+from grove.api.fielderrors import FieldError, duplicate, invalid, required, type_invalid
 from grove.api.meta import JsonObject
 from grove.api.podclique import PodCliqueSpec
 from grove.api.podcliqueset import CliqueTemplate, SetTemplate
@@ -64,15 +64,36 @@ def _pod_spec_errors(pod_spec: JsonObject, at: str) -> Iterator[FieldError]:
     if pod_spec.get("topologySpreadConstraints"):
         detail = "spreading works against gangs: use topologyConstraint, or remove it"
         yield invalid(f"{at}.topologySpreadConstraints", pod_spec["topologySpreadConstraints"], detail)
+    yield from pod_shape_errors(pod_spec, at)
     for kind in ("initContainers", "containers"):
         for i, container in enumerate(_list(pod_spec.get(kind))):
             if isinstance(container, dict):
                 yield from _env_errors(_list(container.get("env")), f"{at}.{kind}[{i}].env")
 
 
+def pod_shape_errors(pod_spec: JsonObject, at: str) -> Iterator[FieldError]:
+    """The parts that we read and change need their shape; the schema leaves a podSpec to the server of pods."""
+    for kind in ("initContainers", "containers", "schedulingGates"):
+        yield from _list_errors(pod_spec.get(kind), f"{at}.{kind}")
+    for kind in ("initContainers", "containers"):
+        for i, container in enumerate(_list(pod_spec.get(kind))):
+            if isinstance(container, dict):
+                yield from _list_errors(container.get("env"), f"{at}.{kind}[{i}].env")
+
+
+def _list_errors(value: object, at: str) -> Iterator[FieldError]:
+    if value is not None and not isinstance(value, list):
+        yield type_invalid(at, value, "must be of type array")
+    for i, item in enumerate(_list(value)):
+        if not isinstance(item, dict):
+            yield type_invalid(f"{at}[{i}]", item, "must be of type object")
+
+
 def _env_errors(env: list[Any], at: str) -> Iterator[FieldError]:
     names = [variable.get("name") if isinstance(variable, dict) else None for variable in env]
     for i, name in enumerate(names):
+        if not isinstance(env[i], dict):
+            continue
         if not isinstance(name, str):
             yield required(f"{at}[{i}].name", "name the variable")
         elif complaint := env_name_complaint(name):

@@ -4,10 +4,14 @@ from collections.abc import Iterator
 
 from grove.api.fielderrors import FieldError, invalid
 from grove.api.podclique import PodClique
+from grove.api.validation.cliques import pod_shape_errors
+from grove.api.validation.size import count_errors
 
 
 def podclique_errors(clique: PodClique) -> Iterator[FieldError]:
     replicas, minimum = clique.spec.replicas, clique.spec.min_available
+    yield from pod_shape_errors(clique.spec.pod_spec, "spec.podSpec")
+    yield from count_errors("spec.replicas", replicas)
     if replicas < 0:
         yield invalid("spec.replicas", replicas, "must be at least 0")
     if minimum is None:

@@ -14,6 +14,7 @@ from grove.api.validation.names import metadata_errors, name_errors
 from grove.api.validation.ratchet import new_errors
 from grove.api.validation.settings import FindBinding, Settings
 from grove.api.validation.sharing import sharing_errors
+from grove.api.validation.size import size_errors
 from grove.api.validation.startup import startup_errors
 from grove.api.validation.termination import termination_errors
 from grove.api.validation.topology import topology_errors
@@ -41,6 +42,7 @@ def _errors(pcs: PodCliqueSet, settings: Settings, find_binding: FindBinding | N
     yield from metadata_errors(pcs)
     if pcs.spec.replicas < 0:
         yield invalid("spec.replicas", pcs.spec.replicas, "must be at least 0")
+    yield from size_errors(pcs)
     yield from name_errors(pcs)
     yield from clique_errors(template, settings)
     yield from group_errors(template)

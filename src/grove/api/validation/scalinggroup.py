@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 from grove.api.fielderrors import FieldError, invalid, required
 from grove.api.scalinggroup import PodCliqueScalingGroup
+from grove.api.validation.size import count_errors
 
 
 def scaling_group_errors(group: PodCliqueScalingGroup) -> Iterator[FieldError]:
     replicas, minimum = group.spec.replicas, group.spec.min_available
+    yield from count_errors("spec.replicas", replicas)
     if minimum <= 0:
         yield invalid("spec.minAvailable", minimum, "must be greater than 0")
     elif replicas < minimum:

@@ -15,6 +15,7 @@ from grove.api.durations import parse_duration
 from grove.api.labels import SIM_EXIT_AFTER, SIM_EXIT_CODE, SIM_READY_AFTER
 from grove.api.meta import JsonObject, find_condition
 from grove.api.pod import ContainerStatus, TerminatedState
+from grove.api.times import wire_time
 from grove.cluster.bound import BoundPod
 
 SIM_STOPS_AFTER = "simulation.grove.io/stops-after"
@@ -334,7 +335,7 @@ def _condition_change(pod: BoundPod, type_: str, status: bool, reason: str, now:
 # One status repeats the same instant many times.
 @lru_cache(maxsize=16)
 def _wire_time(instant: datetime | None) -> str | None:
-    return None if instant is None else instant.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if instant is None else wire_time(instant)
 
 
 def _duration(annotations: dict[str, str], key: str, default: timedelta) -> timedelta:

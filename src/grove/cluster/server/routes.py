@@ -9,6 +9,7 @@ from random import Random
 from grove.api.admission import AdmissionControl
 from grove.clock import Clock
 from grove.cluster.resources import NAMESPACES, PODS
+from grove.cluster.server import discovery, openapi
 from grove.cluster.server.bind import bind
 from grove.cluster.server.context import Context
 from grove.cluster.server.create import create
@@ -47,6 +48,8 @@ class ApiServer:
         self.store = Storage(history)
         # Called with every request (watches excepted) and its answer.
         self.observers = list(observers)
+        # What is not about objects: discovery and the like, by path.
+        self._pages = {**discovery.pages(), **openapi.pages()}
         self._ledger = QuotaLedger(self.store)
         self._context = Context(self.store, clock, random, quotas=self._ledger, admission=admission)
         for name in _FIRST_NAMESPACES:
@@ -56,7 +59,8 @@ class ApiServer:
         """The answer to everything except a watch."""
         self._context.warnings.clear()
         try:
-            response = self._dispatch(find_target(request), request)
+            page = self._pages.get(request.path)
+            response = self._dispatch(find_target(request), request) if page is None else page(request)
         except RefusedError as refused:
             response = refused.response()
         else:

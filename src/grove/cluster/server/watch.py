@@ -20,6 +20,7 @@ from grove.kube.transport import Request
 
 _BOOKMARK_SECONDS = 60.0
 _SHORTEST_DEFAULT, _LONGEST_DEFAULT = 1800, 3600
+_BATCH_BYTES = 256 * 1024
 _HEADS = {type_: f'{{"type":"{type_.value}","object":'.encode() for type_ in ChangeType}
 
 
@@ -101,6 +102,19 @@ class WatchStream:
                 self.close()
                 raise StopAsyncIteration
             await self._change()
+
+    async def batch(self) -> list[bytes]:
+        """All lines that are there, at least one, at most as many as one write should carry; none: the end."""
+        lines: list[bytes] = []
+        try:
+            lines.append(await anext(self))
+        except StopAsyncIteration:
+            return lines
+        size = len(lines[0])
+        while size < _BATCH_BYTES and (line := self._next_line()) is not None:
+            lines.append(line)
+            size += len(line)
+        return lines
 
     def close(self) -> None:
         """Ends the stream; a reader that waits is let go."""

@@ -1,0 +1,296 @@
+"""The columns that `kubectl get` shows of each kind: their names, and one object's cells.
+
+Of our kinds they are the printer columns of the definition; of built-in kinds those of a real server. The table around
+them is made in `table.py`.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from grove.api.meta import JsonObject
+from grove.cluster.crds import Column, custom_kinds
+from grove.cluster.resources import Served
+from grove.cluster.server.ages import age_of
+from grove.cluster.server.pod_cells import POD_COLUMNS, pod_cells
+
+Cells = list[Any]
+Row = Callable[[JsonObject, datetime], Cells]
+
+_NONE = "<none>"
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """Definitions of the columns, and the cells of one object in the same order."""
+
+    columns: tuple[JsonObject, ...]
+    row: Row
+
+
+@cache
+def layout_of(served: Served) -> Layout:
+    custom = custom_kinds().get(served.qualified)
+    if custom is not None:
+        return _custom_layout(custom.columns)
+    names, row = _BUILT_IN.get(served.plural, (("Name", "Age"), _name_and_age))
+    return Layout(columns=tuple(_definition(name) for name in names), row=row)
+
+
+def _definition(name: str) -> JsonObject:
+    """A leading `+` marks a column that only `-o wide` shows."""
+    is_wide, plain = name.startswith("+"), name.lstrip("+")
+    kind = "integer" if plain in ("Data", "Count", "Revision", "Value", "MinPods", "MaxPods", "Replicas") else "string"
+    return {
+        "name": plain,
+        "type": kind,
+        "format": "name" if plain == "Name" else "",
+        "description": "",
+        "priority": int(is_wide),
+    }
+
+
+# Our kinds
+
+
+def _custom_layout(columns: tuple[Column, ...]) -> Layout:
+    name = _definition("Name")
+    finds = [(_path(column.json_path), column.type) for column in columns]
+
+    def row(obj: JsonObject, now: datetime) -> Cells:
+        return [obj["metadata"]["name"], *(_cell(find(obj), type_, now) for find, type_ in finds)]
+
+    return Layout(columns=(name, *(_custom_definition(column) for column in columns)), row=row)
+
+
+def _custom_definition(column: Column) -> JsonObject:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": "",
+        "description": column.description,
+        "priority": column.priority,
+    }
+
+
+def _cell(value: Any, type_: str, now: datetime) -> Any:
+    if value is None:
+        return None
+    match type_:
+        case "date":
+            return age_of(value, now)
+        case "string":
+            return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        case _:
+            return value
+
+
+_STEP = re.compile(r'\.(?P<field>\w+)|\[\?\(@\.(?P<key>\w+)=="(?P<wanted>[^"]*)"\)\]|\[\*\]')
+
+
+def _path(text: str) -> Callable[[JsonObject], Any]:
+    """The part of JSON path that printer columns use; of several matches the first, as on a real server."""
+    steps = list(_STEP.finditer(text))
+
+    def find(obj: JsonObject) -> Any:
+        found: Any = obj
+        for step in steps:
+            found = _follow(found, step)
+        return found
+
+    return find
+
+
+def _follow(found: Any, step: re.Match[str]) -> Any:
+    if field := step["field"]:
+        return found.get(field) if isinstance(found, dict) else None
+    items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    if key := step["key"]:
+        items = [item for item in items if item.get(key) == step["wanted"]]
+    return items[0] if items else None
+
+
+# Built-in kinds
+
+
+def _age(obj: JsonObject, now: datetime) -> str:
+    return age_of(obj["metadata"].get("creationTimestamp"), now)
+
+
+def _name_and_age(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], _age(obj, now)]
+
+
+def _namespace(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], _status(obj).get("phase", ""), _age(obj, now)]
+
+
+def _node(obj: JsonObject, now: datetime) -> Cells:
+    info = _part(_status(obj).get("nodeInfo"))
+    addresses = {each.get("type"): each.get("address") for each in _items(_status(obj).get("addresses"))}
+    return [
+        obj["metadata"]["name"],
+        _node_state(obj),
+        _node_roles(obj),
+        _age(obj, now),
+        info.get("kubeletVersion", ""),
+        addresses.get("InternalIP") or _NONE,
+        addresses.get("ExternalIP") or _NONE,
+        info.get("osImage") or "<unknown>",
+        info.get("kernelVersion") or "<unknown>",
+        info.get("containerRuntimeVersion") or "<unknown>",
+    ]
+
+
+def _node_state(obj: JsonObject) -> str:
+    ready = [each.get("status") for each in _items(_status(obj).get("conditions")) if each.get("type") == "Ready"]
+    states = ["Unknown" if not ready else "Ready" if ready[0] == "True" else "NotReady"]
+    if _spec(obj).get("unschedulable"):
+        states.append("SchedulingDisabled")
+    return ",".join(states)
+
+
+def _node_roles(obj: JsonObject) -> str:
+    prefix = "node-role.kubernetes.io/"
+    labels = obj["metadata"].get("labels") or {}
+    return ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or _NONE
+
+
+def _event(obj: JsonObject, now: datetime) -> Cells:
+    about = _part(obj.get("involvedObject"))
+    first = obj.get("firstTimestamp") or obj.get("eventTime")
+    source = _part(obj.get("source"))
+    return [
+        age_of(obj.get("lastTimestamp") or first, now),
+        obj.get("type", ""),
+        obj.get("reason", ""),
+        f"{about.get('kind', '').lower()}/{about.get('name', '')}",
+        about.get("fieldPath", ""),
+        ", ".join(filter(None, (source.get("component") or obj.get("reportingComponent"), source.get("host")))),
+        str(obj.get("message", "")).strip(),
+        age_of(first, now),
+        obj.get("count", 1),
+        obj["metadata"]["name"],
+    ]
+
+
+def _service(obj: JsonObject, now: datetime) -> Cells:
+    spec = _spec(obj)
+    ports = [_port(port) for port in _items(spec.get("ports"))]
+    external = spec.get("externalIPs") or ([spec["externalName"]] if spec.get("externalName") else [])
+    return [
+        obj["metadata"]["name"],
+        spec.get("type", "ClusterIP"),
+        spec.get("clusterIP") or _NONE,
+        ",".join(map(str, external)) or _NONE,
+        ",".join(ports) or _NONE,
+        _age(obj, now),
+        ",".join(f"{key}={value}" for key, value in _part(spec.get("selector")).items()) or _NONE,
+    ]
+
+
+def _port(port: JsonObject) -> str:
+    node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
+
+
+def _configmap(obj: JsonObject, now: datetime) -> Cells:
+    count = len(_part(obj.get("data"))) + len(_part(obj.get("binaryData")))
+    return [obj["metadata"]["name"], count, _age(obj, now)]
+
+
+def _secret(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], obj.get("type", "Opaque"), len(_part(obj.get("data"))), _age(obj, now)]
+
+
+def _quota(obj: JsonObject, now: datetime) -> Cells:
+    hard, used = _part(_status(obj).get("hard")), _part(_status(obj).get("used"))
+    shown = {name: f"{name}: {used.get(name, 0)}/{hard[name]}" for name in sorted(hard)}
+    limits = [text for name, text in shown.items() if name.startswith("limits.")]
+    requests = [text for name, text in shown.items() if not name.startswith("limits.")]
+    return [obj["metadata"]["name"], ", ".join(requests), ", ".join(limits), _age(obj, now)]
+
+
+def _lease(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], _spec(obj).get("holderIdentity", ""), _age(obj, now)]
+
+
+def _autoscaler(obj: JsonObject, now: datetime) -> Cells:
+    spec, target = _spec(obj), _part(_spec(obj).get("scaleTargetRef"))
+    return [
+        obj["metadata"]["name"],
+        f"{target.get('kind', '')}/{target.get('name', '')}",
+        f"{len(_items(spec.get('metrics')))} metrics" if spec.get("metrics") else _NONE,
+        spec.get("minReplicas", 1),
+        spec.get("maxReplicas", 0),
+        _status(obj).get("currentReplicas", 0),
+        _age(obj, now),
+    ]
+
+
+def _revision(obj: JsonObject, now: datetime) -> Cells:
+    owners = [each for each in _items(obj["metadata"].get("ownerReferences")) if each.get("controller")]
+    owner = f"{owners[0].get('kind', '').lower()}/{owners[0].get('name', '')}" if owners else _NONE
+    return [obj["metadata"]["name"], owner, obj.get("revision", 0), _age(obj, now)]
+
+
+def _priority_class(obj: JsonObject, now: datetime) -> Cells:
+    policy = obj.get("preemptionPolicy", "PreemptLowerPriority")
+    is_default = "true" if obj.get("globalDefault") else "false"
+    return [obj["metadata"]["name"], obj.get("value", 0), is_default, _age(obj, now), policy]
+
+
+def _definition_row(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp", "")]
+
+
+def _spec(obj: JsonObject) -> JsonObject:
+    return _part(obj.get("spec"))
+
+
+def _status(obj: JsonObject) -> JsonObject:
+    return _part(obj.get("status"))
+
+
+def _part(value: Any) -> JsonObject:
+    """Users may have written anything: a table shows what it can."""
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Any) -> list[JsonObject]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+_BUILT_IN: dict[str, tuple[tuple[str, ...], Row]] = {
+    "pods": (POD_COLUMNS, pod_cells),
+    "nodes": (
+        (
+            "Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP", "+OS-Image",
+            "+Kernel-Version", "+Container-Runtime",
+        ),
+        _node,
+    ),
+    "events": (
+        (
+            "Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message", "+First Seen", "+Count",
+            "+Name",
+        ),
+        _event,
+    ),
+    "services": (("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"), _service),
+    "namespaces": (("Name", "Status", "Age"), _namespace),
+    "configmaps": (("Name", "Data", "Age"), _configmap),
+    "secrets": (("Name", "Type", "Data", "Age"), _secret),
+    "resourcequotas": (("Name", "Request", "Limit", "Age"), _quota),
+    "leases": (("Name", "Holder", "Age"), _lease),
+    "horizontalpodautoscalers": (
+        ("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
+        _autoscaler,
+    ),
+    "controllerrevisions": (("Name", "Controller", "Revision", "Age"), _revision),
+    "priorityclasses": (("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), _priority_class),
+    "customresourcedefinitions": (("Name", "Created At"), _definition_row),
+}  # fmt: skip

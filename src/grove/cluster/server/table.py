@@ -1,0 +1,90 @@
+"""Answers as a Table (`meta.k8s.io/v1`): what `kubectl get` asks for, so that the server decides about columns."""
+
+from collections.abc import Callable
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+from grove.api.meta import JsonObject
+from grove.cluster.resources import Served
+from grove.cluster.server.columns import layout_of
+from grove.cluster.server.forms import partial_object
+from grove.cluster.server.status_errors import bad_request
+from grove.kube.transport import Request
+
+
+class Included(StrEnum):
+    """How much of each object goes along with its row."""
+
+    NONE = "None"
+    METADATA = "Metadata"
+    OBJECT = "Object"
+
+
+def included_of(request: Request) -> Included:
+    wanted = request.query.get("includeObject", "") or Included.METADATA
+    try:
+        return Included(wanted)
+    except ValueError:
+        raise bad_request(f'includeObject: Unsupported value: "{wanted}"; write None, Metadata or Object') from None
+
+
+def as_table(served: Served, body: bytes, included: Included, now: datetime) -> bytes:
+    """An object, or a list of them, as a Table."""
+    found: JsonObject = msgspec.json.decode(body)
+    objects, metadata = [found], {"resourceVersion": found["metadata"].get("resourceVersion", "")}
+    if "items" in found:
+        # Items of built-in kinds leave out what the list already says.
+        kind = {"kind": served.kind, "apiVersion": served.api_version}
+        objects, metadata = [kind | item for item in found["items"]], found["metadata"]
+    return msgspec.json.encode(_table(served, objects, metadata, included, now))
+
+
+def table_lines(served: Served, included: Included, now: Callable[[], datetime]) -> Callable[[bytes], bytes]:
+    """Translates the lines of one watch; only the first table names the columns."""
+    is_first = True
+
+    def translate(line: bytes) -> bytes:
+        nonlocal is_first
+        event: JsonObject = msgspec.json.decode(line)
+        if event["type"] == "ERROR":
+            return line
+        obj = event["object"]
+        # A bookmark says only how far the watch has come.
+        objects = [] if event["type"] == "BOOKMARK" else [obj]
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        table = _table(served, objects, metadata, included, now())
+        if not is_first:
+            table["columnDefinitions"] = []
+        is_first = False
+        return msgspec.json.encode({"type": event["type"], "object": table})
+
+    return translate
+
+
+def _table(
+    served: Served, objects: list[JsonObject], metadata: JsonObject, included: Included, now: datetime
+) -> JsonObject:
+    layout = layout_of(served)
+    rows = []
+    for obj in objects:
+        row: JsonObject = {"cells": layout.row(obj, now)}
+        match included:
+            case Included.NONE:
+                pass
+            case Included.METADATA:
+                row["object"] = partial_object(obj)
+            case Included.OBJECT:
+                row["object"] = obj
+            case _:
+                assert_never(included)
+        rows.append(row)
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": layout.columns,
+        "rows": rows,
+    }

@@ -1,0 +1,48 @@
+"""How the operator may ask, whatever comes of it: each rule reads one request and returns the reason it is broken.
+
+Rules about what the API shows are in `invariants.py`.
+"""
+
+import msgspec
+
+from grove.api import labels
+from grove.api.meta import JsonObject
+from grove.kube.transport import Request
+from grove.sim.traffic import Target, target_of
+
+_DELETED = frozenset({"pods", "podcliques", "podcliquescalinggroups", "podgangs", "services"})
+_SCALED_BY_OTHERS = frozenset({"podcliquesets", "podcliques", "podcliquescalinggroups"})
+
+
+def breach_of_manners(request: Request) -> str | None:
+    """The first rule that a write of the operator breaks, in words."""
+    target = target_of(request)
+    body: JsonObject = msgspec.json.decode(request.body) if request.body else {}
+    for rule in (deletes_what_it_observed, deletes_in_bulk_by_set, leaves_scale_to_others):
+        reason = rule(target, request, body)
+        if reason is not None:
+            return f"{target.verb} {target.resource} {target.object_name}: {reason}"
+    return None
+
+
+def deletes_what_it_observed(target: Target, _request: Request, body: JsonObject) -> str | None:
+    if target.verb != "delete":
+        return None
+    if target.resource not in _DELETED:
+        return "not a kind that is ours to delete"
+    return None if body.get("preconditions", {}).get("uid") else "deletes by name, whoever has it now"
+
+
+def deletes_in_bulk_by_set(target: Target, request: Request, _body: JsonObject) -> str | None:
+    if target.verb != "deletecollection":
+        return None
+    if target.resource not in _DELETED:
+        return "not a kind that is ours to delete"
+    selected = dict(term.split("=", 1) for term in request.query.get("labelSelector", "").split(",") if "=" in term)
+    is_ours = selected.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE and labels.PART_OF in selected
+    return None if target.namespace and is_ours else "deletes more than one set's objects"
+
+
+def leaves_scale_to_others(target: Target, _request: Request, body: JsonObject) -> str | None:
+    is_scaling = target.verb in ("patch", "update") and target.resource in _SCALED_BY_OTHERS and "spec" in body
+    return "changes a spec that others scale" if is_scaling else None

@@ -1,0 +1,62 @@
+"""What the operator may still believe: it acts on what it saw a moment ago, or before a watch of its fell silent.
+
+The rules that are judged by this are in `invariants.py`.
+"""
+
+from datetime import datetime, timedelta
+
+from grove.api.meta import Uid
+from grove.clock import Clock
+
+# Longer than any delay a fault plan draws between observing and acting, queueing included.
+MOMENT = timedelta(seconds=20)
+
+
+class Sight:
+    """Since when facts may be what the operator acts on: a moment, or longer while a watch says nothing."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._blind_count = 0
+        self._lost_at: datetime | None = None
+        self._regained_at: datetime | None = None
+
+    def lose(self) -> None:
+        self._lost_at = self.since()
+        self._blind_count += 1
+
+    def regain(self) -> None:
+        self._blind_count -= 1
+        self._regained_at = self._clock.now()
+
+    def since(self) -> datetime:
+        now = self._clock.now()
+        is_blind = self._blind_count or (self._regained_at is not None and now - self._regained_at <= MOMENT)
+        return self._lost_at if self._lost_at is not None and is_blind else now - MOMENT
+
+
+class Lately:
+    """Of which indices of a clique something is true, or was a moment ago: the operator may still rest on it."""
+
+    def __init__(self, clock: Clock, sight: Sight) -> None:
+        self._clock = clock
+        self._sight = sight
+        # None: true now; else when it ended.
+        self._ended_at: dict[Uid, dict[int, datetime | None]] = {}
+
+    def note(self, clique: Uid, index: int, is_true: bool) -> None:
+        indices = self._ended_at.setdefault(clique, {})
+        if is_true:
+            indices[index] = None
+        elif index in indices and indices[index] is None:
+            indices[index] = self._clock.now()
+
+    def count(self, clique: Uid | None) -> int:
+        return sum(self._is_recent(ended_at) for ended_at in self._ended_at.get(clique or Uid(""), {}).values())
+
+    def has_other(self, clique: Uid | None, index: int) -> bool:
+        ended = self._ended_at.get(clique or Uid(""), {})
+        return any(self._is_recent(ended_at) for other, ended_at in ended.items() if other != index)
+
+    def _is_recent(self, ended_at: datetime | None) -> bool:
+        return ended_at is None or ended_at >= self._sight.since()

@@ -1,0 +1,214 @@
+"""The reference page of conditions, events and findings, made from `grove.api.reasons`.
+
+Where a word appears is said here; what it means is said beside the word itself. `test_docs.py` compares the page with
+`docs/reference/conditions.md`, and finds words that have no place here.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from grove.api.reasons import ConditionType, Documented, EventReason, FindingReason, Reason
+
+SOURCES = Path(__file__).parent.parent / "src" / "grove"
+
+# Per object its conditions, each with its reasons.
+CONDITIONS: dict[str, dict[ConditionType, tuple[Reason, ...]]] = {
+    "PodCliqueSet": {
+        ConditionType.CANNOT_BE_CARRIED_OUT: (
+            Reason.INVALID_SPEC,
+            Reason.CREATE_REFUSED,
+            Reason.NAME_TAKEN,
+            Reason.NAMESPACE_TERMINATING,
+        ),
+        ConditionType.FIELDS_NOT_CARRIED_OUT: (Reason.NOT_CARRIED_OUT_YET,),
+        ConditionType.TOPOLOGY_LEVELS_UNAVAILABLE: (
+            Reason.ALL_TOPOLOGY_LEVELS_AVAILABLE,
+            Reason.TOPOLOGY_LEVELS_UNAVAILABLE,
+            Reason.CLUSTER_TOPOLOGY_NOT_FOUND,
+            Reason.TOPOLOGY_NAME_MISSING,
+            Reason.TOPOLOGY_AWARE_SCHEDULING_DISABLED,
+        ),
+        ConditionType.TEARDOWN_HELD: (Reason.MASS_OUTAGE,),
+        ConditionType.FAILED: (Reason.MAX_RESTARTS_EXCEEDED, Reason.MAX_RUNTIME_EXCEEDED),
+    },
+    "PodCliqueScalingGroup": {
+        ConditionType.MIN_AVAILABLE_BREACHED: (
+            Reason.SUFFICIENT_AVAILABLE_REPLICAS,
+            Reason.INSUFFICIENT_AVAILABLE_REPLICAS,
+            Reason.REPLICA_STATE_UNKNOWN,
+            Reason.UPDATE_IN_PROGRESS,
+        ),
+        ConditionType.GANG_TERMINATION_IN_PROGRESS: (Reason.GANG_TERMINATION_ACTIVE,),
+    },
+    "PodClique": {
+        ConditionType.POD_CLIQUE_SCHEDULED: (Reason.SUFFICIENT_SCHEDULED_PODS, Reason.INSUFFICIENT_SCHEDULED_PODS),
+        ConditionType.MIN_AVAILABLE_BREACHED: (
+            Reason.SUFFICIENT_READY_PODS,
+            Reason.NEVER_AVAILABLE,
+            Reason.UPDATE_IN_PROGRESS,
+            Reason.INSUFFICIENT_READY_PODS,
+            Reason.POD_FAILED,
+        ),
+        ConditionType.PODS_REFUSED: (
+            Reason.CREATE_REFUSED,
+            Reason.QUOTA_EXCEEDED,
+            Reason.GAVE_PODS_BACK,
+            Reason.PODS_ACCEPTED,
+        ),
+        ConditionType.SUCCEEDED: (Reason.ALL_PODS_SUCCEEDED,),
+    },
+    "PodGang": {
+        ConditionType.INITIALIZED: (Reason.PODS_CREATED, Reason.PODS_CREATION_PENDING),
+        ConditionType.SCHEDULED: (Reason.MINIMUM_SCHEDULED, Reason.MINIMUM_NOT_SCHEDULED),
+        ConditionType.READY: (Reason.MINIMUM_READY, Reason.MINIMUM_NOT_READY),
+        ConditionType.UNHEALTHY: (Reason.MINIMUM_KEPT, Reason.MINIMUM_LOST),
+        ConditionType.DISRUPTION_TARGET: (),
+    },
+    "Pod": {ConditionType.POD_SCHEDULED: (Reason.UNSCHEDULABLE, Reason.SCHEDULING_GATED)},
+    "ClusterTopologyBinding": {
+        ConditionType.SCHEDULER_TOPOLOGY_DRIFT: (Reason.IN_SYNC, Reason.DRIFT, Reason.TOPOLOGY_NOT_FOUND)
+    },
+}
+
+# Which object's events have the reason; an event is about the object that owns what happened.
+EVENTS: dict[str, tuple[EventReason, ...]] = {
+    "PodCliqueSet": (
+        EventReason.POD_CLIQUE_SYNCED,
+        EventReason.POD_CLIQUE_SYNC_FAILED,
+        EventReason.POD_CLIQUE_DELETED,
+        EventReason.POD_CLIQUE_DELETE_FAILED,
+        EventReason.GROUP_CREATED,
+        EventReason.GROUP_SYNC_FAILED,
+        EventReason.GROUP_DELETED,
+        EventReason.GROUP_DELETE_FAILED,
+        EventReason.GANG_SYNCED,
+        EventReason.GANG_SYNC_FAILED,
+        EventReason.GANG_DELETED,
+        EventReason.GANG_DELETE_FAILED,
+        EventReason.SERVICE_SYNC_FAILED,
+        EventReason.CANNOT_BE_CARRIED_OUT,
+        EventReason.FIELDS_NOT_CARRIED_OUT,
+        EventReason.CREATE_REFUSED,
+        EventReason.NAME_TAKEN,
+        EventReason.REPLICA_DELETED,
+        EventReason.REPLICA_DELETE_FAILED,
+        EventReason.TEARDOWN_HELD,
+        EventReason.COMPUTE_DOMAIN_CREATED,
+        EventReason.COMPUTE_DOMAIN_CREATE_FAILED,
+        EventReason.COMPUTE_DOMAIN_DELETED,
+        EventReason.COMPUTE_DOMAIN_DELETE_FAILED,
+        EventReason.POD_CLIQUE_FAILED,
+        EventReason.REPLICA_RESTARTING,
+        EventReason.MAX_RESTARTS_EXCEEDED,
+        EventReason.MAX_RUNTIME_EXCEEDED,
+        EventReason.WORKLOAD_SUCCEEDED,
+    ),
+    "PodCliqueScalingGroup": (
+        EventReason.POD_CLIQUE_CREATED,
+        EventReason.POD_CLIQUE_CREATE_FAILED,
+        EventReason.ALL_SCHEDULED_REPLICAS_LOST,
+        EventReason.GROUP_REPLICA_DELETED,
+        EventReason.GROUP_REPLICA_DELETE_FAILED,
+    ),
+    "PodClique": (
+        EventReason.POD_CREATED,
+        EventReason.POD_CREATE_FAILED,
+        EventReason.POD_DELETED,
+        EventReason.POD_DELETE_FAILED,
+        EventReason.PODS_REFUSED,
+        EventReason.ALL_SCHEDULED_REPLICAS_LOST,
+    ),
+    "PodGang": (EventReason.FAILED_SCHEDULING,),
+    "Pod": (EventReason.FAILED_SCHEDULING, EventReason.SCHEDULED),
+    "ClusterTopologyBinding": (EventReason.TOPOLOGY_DRIFT_DETECTED, EventReason.TOPOLOGY_IN_SYNC),
+}
+
+# Written by the embedded API server itself, in Kubernetes' own words.
+KUBERNETES_WORDS: tuple[Documented, ...] = (ConditionType.POD_SCHEDULED, Reason.SCHEDULING_GATED)
+
+_HEAD = """\
+# Conditions, events and findings
+
+Every word that Grove writes about its objects, and what it means. The words are defined in `src/grove/api/reasons.py`,
+and this page is made from them: `GROVE_UPDATE_GOLDEN=1 pytest tests/test_docs.py` writes it anew.
+
+*Later* marks words of capabilities that are not built yet: they are fixed, and nobody writes them today. Messages are
+for people: they carry the numbers and names behind a reason, and may change.
+"""
+
+
+def conditions_page() -> str:
+    return "\n".join([_HEAD, *_conditions(), *_events(), *_findings()])
+
+
+def placed_words() -> tuple[Documented, ...]:
+    """Every word that has a place on the page."""
+    conditions = [words for kinds in CONDITIONS.values() for words in kinds.items()]
+    return (
+        *(type_ for type_, _ in conditions),
+        *(reason for _, reasons in conditions for reason in reasons),
+        *(reason for reasons in EVENTS.values() for reason in reasons),
+        *FindingReason,
+    )
+
+
+def _conditions() -> Iterator[str]:
+    yield "## Conditions\n"
+    for kind, conditions in CONDITIONS.items():
+        yield f"### {kind}\n"
+        yield from _table_head("condition", "reason", "meaning")
+        for type_, reasons in conditions.items():
+            yield _row(f"`{type_}`", "", _meaning(type_))
+            yield from (_row("", f"`{reason}`", _meaning(reason)) for reason in reasons)
+        yield ""
+
+
+def _events() -> Iterator[str]:
+    yield "## Events\n"
+    yield "Several of one kind become one event that lists their names; repeats are counted.\n"
+    for kind, reasons in EVENTS.items():
+        yield f"### Events of a {kind}\n"
+        yield from _words_table(reasons)
+
+
+def _findings() -> Iterator[str]:
+    yield "## Findings\n"
+    yield "What a plan says an object waits for. They are not stored: they are the words behind gates and retries.\n"
+    yield from _words_table(FindingReason)
+
+
+def _words_table(words: Iterable[Documented]) -> Iterator[str]:
+    yield from _table_head("reason", "meaning")
+    yield from (_row(f"`{word}`", _meaning(word)) for word in words)
+    yield ""
+
+
+def _table_head(*titles: str) -> Iterator[str]:
+    yield _row(*titles)
+    yield "|" + "---|" * len(titles)
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _meaning(word: Documented) -> str:
+    return word.meaning if _is_written(word) else f"*Later.* {word.meaning}"
+
+
+def _is_written(word: Documented) -> bool:
+    return word in KUBERNETES_WORDS or f"{type(word).__name__}.{word.name}" in _MENTIONED
+
+
+def _mentioned() -> frozenset[str]:
+    """`Enum.MEMBER` wherever the program names one."""
+    return frozenset(
+        f"{node.value.id}.{node.attr}"
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    )
+
+
+_MENTIONED = _mentioned()

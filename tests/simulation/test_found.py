@@ -1,0 +1,94 @@
+"""What storms have found, told as short stories: each of them once ended badly."""
+
+from collections.abc import Awaitable, Callable
+
+from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
+from grove.kube.errors import ApiError
+from grove.kube.transport import Request
+from grove.sim.clock import run_virtual
+from grove.sim.faults import CALM, FaultPlan
+from grove.sim.traffic import target_of
+from grove.sim.world import World
+from tests.simulation.restored import unrestored
+from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2
+
+UNAVAILABLE = ApiError(503, "ServiceUnavailable", "simulated: not now")
+
+
+def live(story: Callable[[World], Awaitable[None]], *, nodes: int = 30, faults: FaultPlan = CALM) -> None:
+    """Tell a story; no rule is broken on the way, and at its end everything is as it was asked for."""
+
+    async def run() -> None:
+        async with World(seed=1, nodes=nodes, node_resources=ONE_POD_NODE, faults=faults) as world:
+            await story(world)
+            await world.settle(quiet_seconds=330)
+            world.check()
+            assert unrestored(world) == []
+
+    run_virtual(run())
+
+
+def test_pods_wait_as_long_as_their_gang_cannot_be_created() -> None:
+    async def story(world: World) -> None:
+        stranger = {
+            "apiVersion": PODGANGS.api_version,
+            "kind": PODGANGS.kind,
+            "metadata": {"name": "workload1-0"},
+            "spec": {"podgroups": []},
+        }
+        await world.apply(stranger)
+        await world.apply(WORKLOAD1)
+        await world.clock.sleep(60)
+        assert [pod.metadata.name for pod in world.pods()] == []
+        await world.delete(PODGANGS, "workload1-0")
+
+    live(story)
+
+
+def test_a_removal_goes_on_until_the_last_clique_of_a_group_is_gone() -> None:
+    async def story(world: World) -> None:
+        await world.apply(WORKLOAD1)
+        await world.scale(PODCLIQUESETS, "workload1", 2)
+        await world.settle()
+        refusal = world.operator.refuse(deletes(PODCLIQUES.plural, "workload1-1-sg-x-0-pc-b"), UNAVAILABLE)
+        await world.scale(PODCLIQUESETS, "workload1", 1)
+        await world.clock.sleep(60)
+        assert "workload1-1" in [gang.metadata.name for gang in world.objects(PODGANGS)]
+        world.operator.lift(refusal)
+
+    live(story)
+
+
+def test_a_watch_that_is_cut_after_every_event_does_not_make_the_operator_blind() -> None:
+    async def story(world: World) -> None:
+        await world.apply(WORKLOAD1)
+        await world.wait_until(lambda: len(world.running_pods()) == 10)
+        await world.clock.sleep(60)
+        await world.client.delete(PODS, "default", world.pods()[0].metadata.name, grace_period_seconds=0)
+        await world.wait_until(lambda: len(world.running_pods()) == 10, limit_seconds=5)
+        world.calm()
+
+    live(story, faults=FaultPlan(cut_watch=1.0))
+
+
+def test_a_gang_that_was_created_without_our_hearing_of_it_names_more_pods_before_they_are_created() -> None:
+    async def story(world: World) -> None:
+        world.freeze_watch(PODGANGS.plural)
+        await world.apply(WORKLOAD2)
+        await world.wait_until(lambda: len(world.objects(PODCLIQUES)) == 5)
+        world.operator.plan = FaultPlan(lost_answer=1.0)
+        await world.wait_until(lambda: len(world.objects(PODGANGS)) > 0)
+        await world.scale(PODCLIQUES, "workload2-0-pc-a", 4)
+        world.operator.plan = CALM
+        await world.clock.sleep(60)
+        world.thaw_watch(PODGANGS.plural)
+
+    live(story)
+
+
+def deletes(plural: str, name: str) -> Callable[[Request], bool]:
+    def applies(request: Request) -> bool:
+        target = target_of(request)
+        return (target.verb, target.resource, target.name) == ("delete", plural, name)
+
+    return applies

@@ -1,0 +1,194 @@
+"""What must never slip: the doors of time, chance and network, pure rooms without I/O, docstrings, no dead files.
+
+Each test lists what it found, with the file. Sizes and wording are for reviewers, layers for import-linter.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "grove"
+SOURCES = tuple(sorted(PACKAGE.rglob("*.py")))
+TESTS = tuple(sorted((ROOT / "tests").rglob("test_*.py")))
+PURE_ROOMS = ("api", "planner", "placement")
+
+TIME_DOORS = ("clock.py", "sim/clock.py")
+# `kube/transport.py` is the seam; behind it, one client and one server that speak HTTP.
+NETWORK_DOORS = ("kube/config.py", "kube/http.py", "cluster/http/")
+TIME_MODULES = ("sched", "time")
+CHANCE_MODULES = ("random", "secrets", "uuid")
+NETWORK_MODULES = ("aiohttp", "http", "requests", "socket", "socketserver", "ssl", "urllib")
+OTHER_IO_MODULES = (
+    "asyncio", "concurrent", "io", "logging", "multiprocessing", "os", "pathlib", "selectors", "shutil", "signal",
+    "structlog", "subprocess", "sys", "tempfile", "threading",
+)  # fmt: skip
+CLOCK_CALLS = re.compile(r"(?:date|datetime)\.(?:now|utcnow|today)|asyncio\.sleep|(?:.*get_\w+_loop\(\)|loop)\.time")
+NO_HOMES = ("common", "helper", "helpers", "misc", "tools", "util", "utils")
+
+# What people start or import first; everything else must be needed by something.
+ENTRY_POINTS = ("grove.cli.main", "grove.sim.clock", "grove.sim.world")
+# Nobody needs them yet: whoever adds a caller, or gives them up, shortens this list.
+WITHOUT_CALLER = ("grove.kube.patches",)
+
+
+# --- the doors -------------------------------------------------------------------------------------------------------
+
+
+def test_time_has_one_door() -> None:
+    closed = [path for path in SOURCES if inside(path) not in TIME_DOORS]
+    assert imported_by(closed, TIME_MODULES) == []
+    assert [at(path, call) for path in closed for call in calls(path) if CLOCK_CALLS.fullmatch(call)] == []
+
+
+def test_chance_is_a_random_that_the_caller_gave() -> None:
+    """The type may be imported, and a generator made of a seed; the module's own generator may not be used."""
+    imported = imported_by(SOURCES, CHANCE_MODULES)
+    assert [found for found in imported if not found.endswith((": random", ": random.Random"))] == []
+    assert [at(path, "import random") for path in SOURCES if "import random\n" in path.read_text()] == []
+    assert [at(path, node) for path in SOURCES for node in call_nodes(path) if ast.unparse(node) == "Random()"] == []
+
+
+def test_the_network_has_one_door() -> None:
+    closed = [path for path in SOURCES if not inside(path).startswith(NETWORK_DOORS)]
+    assert imported_by(closed, NETWORK_MODULES) == []
+
+
+def test_a_pure_room_does_no_io() -> None:
+    pure = [path for path in SOURCES if inside(path).split("/")[0] in PURE_ROOMS]
+    forbidden = (*TIME_MODULES, *CHANCE_MODULES, *NETWORK_MODULES, *OTHER_IO_MODULES)
+    waiting = ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await
+    assert len(pure) > 40
+    assert imported_by(pure, forbidden) == []
+    assert [at(path, call) for path in pure for call in calls(path) if call in ("open", "print", "input")] == []
+    assert [at(path, node) for path in pure for node in ast.walk(tree_of(path)) if isinstance(node, waiting)] == []
+
+
+def test_only_the_command_line_prints() -> None:
+    quiet = [path for path in SOURCES if not inside(path).startswith("cli/")]
+    assert [at(path, call) for path in quiet for call in calls(path) if call == "print"] == []
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_module_says_what_lives_in_it() -> None:
+    assert [inside(path) for path in SOURCES if not ast.get_docstring(tree_of(path))] == []
+
+
+def test_every_module_has_a_home_in_the_domain() -> None:
+    parts = [part for path in SOURCES for part in Path(inside(path)).with_suffix("").parts]
+    assert [part for part in parts if part in NO_HOMES] == []
+
+
+def test_no_package_is_empty() -> None:
+    packages = [path.parent for path in SOURCES if path.name == "__init__.py"]
+    assert [inside(folder) for folder in packages if len(list(folder.rglob("*.py"))) == 1] == []
+
+
+def test_every_module_is_needed_by_another() -> None:
+    modules = [".".join(("grove", *Path(inside(p)).with_suffix("").parts)) for p in SOURCES if p.stem != "__init__"]
+    needed = {name for path in SOURCES for name in imports(path)}
+    assert sorted(name for name in modules if name not in needed) == sorted((*ENTRY_POINTS, *WITHOUT_CALLER))
+
+
+def test_a_document_that_the_code_names_exists() -> None:
+    named = [(path, file) for path in SOURCES for file in re.findall(r"\b[\w/.-]+\.md\b", path.read_text())]
+    missing = [at(path, file) for path, file in named if not (ROOT / file).exists()]
+    # The documents that define the system are quoted by place: spec/gang-scheduling.md, "Structure".
+    assert [found for found in missing if ": spec/" not in found] == []
+
+
+# --- tests -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_file_of_tests_demands_something() -> None:
+    silent = [path for path in TESTS if not any(isinstance(node, ast.Assert) for node in ast.walk(tree_of(path)))]
+    assert [path.name for path in silent if "pytest.raises" not in calls(path)] == []
+
+
+def test_no_test_is_switched_off() -> None:
+    switch = re.compile(r"pytest\.(?:mark\.)?(?:skip|skipif|xfail|importorskip)")
+    named = [(path, ast.unparse(n)) for path in TESTS for n in ast.walk(tree_of(path)) if isinstance(n, ast.Attribute)]
+    assert [at(path, name) for path, name in named if switch.fullmatch(name)] == []
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    names = [path.name for path in TESTS]
+    assert [name for name in names if names.count(name) > 1] == []
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+MACHINE_PATHS = re.compile(r"(?<![\w.}*>)-])/(?:work|root|tmp|home|Users|mnt)(?=/|\b)")
+REGISTRIES = re.compile(r"pypi\.org|pythonhosted|index-url|--hash=|npmjs|trusted-host", re.IGNORECASE)
+MAKING = re.compile(
+    r"\b(?:ai|(?<!-)agents?|assistants?|chatbots?|language models?|sessions?|subagents?|co-authored-by|"
+    r"(?:issue|ticket) #?\d+|todo|fixme)\b",
+    re.IGNORECASE,
+)
+
+
+def test_texts_speak_of_the_project_and_not_of_its_making() -> None:
+    patterns = (MACHINE_PATHS, REGISTRIES, MAKING)
+    assert [at(p, match[0]) for p in texts() for pattern in patterns for match in pattern.finditer(p.read_text())] == []
+
+
+def test_pinned_versions_are_names_and_versions_only() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[\w.]+|#.*|", line)] == []
+
+
+# --- reading code ----------------------------------------------------------------------------------------------------
+
+
+def texts() -> Iterator[Path]:
+    """Everything that people read, but for this file, which spells what it forbids, and the license."""
+    folders = ("src", "tests", "docs", "bench", "examples", ".ci")
+    found = [*ROOT.glob("*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
+    for path in sorted(found):
+        is_text = path.is_file() and path.suffix in ("", ".py", ".md", ".yaml", ".toml", ".txt")
+        if is_text and path != Path(__file__) and path.name != "LICENSE":
+            yield path
+
+
+def inside(path: Path) -> str:
+    """The path as the layers know it: `kube/transport.py`."""
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def at(path: Path, found: str | ast.AST) -> str:
+    return f"{path.relative_to(ROOT)}: {found if isinstance(found, str) else ast.unparse(found)}"
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def call_nodes(path: Path) -> list[ast.Call]:
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+
+
+@cache
+def calls(path: Path) -> tuple[str, ...]:
+    """What is called, as it is written."""
+    return tuple(ast.unparse(node.func) for node in call_nodes(path))
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    """Modules, and what is imported from them as `module.name`."""
+    found: list[str] = []
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return tuple(found)
+
+
+def imported_by(paths: tuple[Path, ...] | list[Path], modules: tuple[str, ...]) -> list[str]:
+    return [at(path, name) for path in paths for name in imports(path) if name.partition(".")[0] in modules]
