@@ -1,0 +1,289 @@
+"""What is created, repaired and given up of one replica, in the order in which each step needs the one before.
+
+Units that go as a whole are in `removal.py` and `group_removals.py`.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from grove.api import labels, names
+from grove.api.meta import JsonObject, ObjectMeta
+from grove.api.reasons import EventReason, FindingReason
+from grove.api.resources import GROUPS, PODCLIQUES, PODS, SERVICES
+from grove.planner.actions import (
+    Action,
+    Create,
+    Delete,
+    Emit,
+    Failure,
+    Finding,
+    Patch,
+    Stage,
+    Subject,
+    delete_object,
+    earliest,
+    subject_of,
+)
+from grove.planner.blueprint import CliqueBlueprint, ReplicaBlueprint
+from grove.planner.deletion import plan_old_finalizers
+from grove.planner.gang_state import GangState
+from grove.planner.gangs import draw_gang_spec, plan_gang_object
+from grove.planner.objects import build_clique, build_group, build_service, build_service_spec
+from grove.planner.pod_build import PodMold
+from grove.planner.pods import NewPod
+from grove.planner.refusals import is_about_pods, pods_failure_key
+from grove.planner.snapshot import SetContext
+from grove.planner.views import CliqueView, ReplicaView, pod_index
+
+FIRST_RETRY = timedelta(seconds=5)
+LONGEST_RETRY = timedelta(minutes=5)
+
+
+class Retries:
+    """Creates that were refused before wait for their time; everything else goes on."""
+
+    def __init__(self, failures: tuple[Failure, ...], now: datetime) -> None:
+        self._due = {failure.key: _retry_at(failure) for failure in failures}
+        self._now = now
+        # Refused pods have rules of their own (`refusals.py`).
+        waiting = [f for f in failures if not is_about_pods(f) and self._due[f.key] > now]
+        self.wake_at = earliest(*(self._due[failure.key] for failure in waiting))
+        self.findings = tuple(
+            Finding(
+                about=failure.key,
+                reason=FindingReason.NAME_TAKEN
+                if failure.code == FindingReason.NAME_TAKEN
+                else FindingReason.CREATE_REFUSED,
+                message=failure.message,
+                until=self._due[failure.key],
+            )
+            for failure in waiting
+        )
+
+    def allow(self, key: str) -> bool:
+        due = self._due.get(key)
+        return due is None or due <= self._now
+
+
+def _retry_at(failure: Failure) -> datetime:
+    return failure.last_at + min(FIRST_RETRY * (1 << min(failure.count - 1, 10)), LONGEST_RETRY)
+
+
+def plan_builds(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    states: tuple[GangState, ...],
+    retries: Retries,
+    now: datetime,
+) -> tuple[Stage, ...]:
+    objects = (*_plan_service(context, replica), *_plan_groups(context, replica, blueprint))
+    cliques = tuple(action for state in states for action in _plan_cliques(context, replica, state))
+    gangs = tuple(action for state in states for action in _plan_gang(context, replica, state))
+    allowed = [
+        tuple(action for action in stage if not isinstance(action, Create) or retries.allow(action.failure_key))
+        for stage in (objects, cliques, gangs)
+    ]
+    return (
+        (*plan_old_finalizers(replica), *_plan_strangers(context, replica, blueprint)),
+        *allowed,
+        tuple(action for state in states for action in _plan_surplus(state, now)),
+        *(stage for state in states for stage in _plan_new_pods(state, retries, now)),
+        tuple(action for state in states for action in _plan_ended(state, retries, now)),
+    )
+
+
+def _plan_service(context: SetContext, replica: ReplicaView) -> Iterable[Action]:
+    name = names.replica_name(context.name, replica.index)
+    service = replica.services.get(name)
+    if service is None:
+        yield Create(
+            resource=SERVICES,
+            namespace=context.namespace,
+            name=name,
+            body=build_service(context, replica.index),
+            failure_key=f"services/{name}",
+            reason="pods of a replica find each other by name",
+        )
+        return
+    wanted = build_service_spec(context, replica.index)
+    current: JsonObject = {
+        "publishNotReadyAddresses": service.spec.publish_not_ready_addresses,
+        "selector": service.spec.selector,
+    }
+    if current != wanted and not service.metadata.is_leaving:
+        changed = {key: value for key, value in wanted.items() if current[key] != value}
+        if "selector" in changed:
+            # A merge patch keeps what it does not name: keys that are not ours are taken out.
+            changed["selector"] = {**dict.fromkeys(service.spec.selector), **wanted["selector"]}
+        yield Patch(
+            resource=SERVICES,
+            namespace=context.namespace,
+            name=name,
+            uid=service.metadata.uid,
+            patch={"spec": changed},
+            reason="the service is not as the set's headlessServiceConfig says",
+        )
+
+
+def _plan_groups(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint) -> Iterable[Action]:
+    for group in blueprint.groups:
+        if group.name not in replica.groups:
+            yield Create(
+                resource=GROUPS,
+                namespace=context.namespace,
+                name=group.name,
+                body=build_group(context, replica.index, group),
+                failure_key=f"podcliquescalinggroups/{group.name}",
+                reason=f"group {group.config.name} of replica {replica.index}",
+                on_success=_made(
+                    context.subject, EventReason.GROUP_CREATED, "created PodCliqueScalingGroup", group.name
+                ),
+            )
+
+
+def _plan_cliques(context: SetContext, replica: ReplicaView, state: GangState) -> Iterable[Action]:
+    for clique in state.blueprint.cliques:
+        owner = _owner_of(context, replica, clique)
+        # A leaving clique keeps its name until it is gone; its going wakes this set.
+        if clique.name in replica.cliques or owner is None:
+            continue
+        yield Create(
+            resource=PODCLIQUES,
+            namespace=context.namespace,
+            name=clique.name,
+            body=build_clique(
+                context, replica.index, clique, owner=owner, incarnation=_incarnation(context, replica, state)
+            ),
+            failure_key=f"podcliques/{clique.name}",
+            reason=f"clique {clique.template.name} of gang {clique.gang}",
+            on_success=_made(
+                owner,
+                EventReason.POD_CLIQUE_CREATED if clique.group else EventReason.POD_CLIQUE_SYNCED,
+                "created PodClique",
+                clique.name,
+            ),
+        )
+
+
+def _owner_of(context: SetContext, replica: ReplicaView, clique: CliqueBlueprint) -> Subject | None:
+    """The set, or the group once it exists: a member needs its group's uid."""
+    if not clique.group:
+        return context.subject
+    group = replica.groups.get(clique.group)
+    return None if group is None or group.metadata.is_leaving else subject_of(GROUPS, group.metadata)
+
+
+def _incarnation(context: SetContext, replica: ReplicaView, state: GangState) -> str:
+    """Which life of its unit this is: kept while anything of it exists, never used twice.
+
+    Generations only grow, and a unit comes back only after somebody changed a spec.
+    """
+    if state.gang is not None and labels.INCARNATION in state.gang.metadata.labels:
+        return state.gang.metadata.labels[labels.INCARNATION]
+    for clique in state.views:
+        if clique.incarnation:
+            return clique.incarnation
+    group = replica.groups.get(state.blueprint.group)
+    return f"{context.generation}-{group.metadata.generation}" if group else str(context.generation)
+
+
+def _plan_gang(context: SetContext, replica: ReplicaView, state: GangState) -> Iterable[Action]:
+    if not state.is_whole or (state.gang is not None and state.gang.metadata.is_leaving):
+        return
+    action = plan_gang_object(
+        context,
+        replica.index,
+        state.blueprint,
+        state.gang,
+        spec=draw_gang_spec(context, state.blueprint, state.cliques, state.pods),
+        incarnation=_incarnation(context, replica, state),
+    )
+    if action is not None:
+        yield action
+
+
+def _may_create_pods(state: GangState, retries: Retries, now: datetime) -> bool:
+    if not state.is_whole or (state.gang is not None and state.gang.metadata.is_leaving):
+        return False
+    # The gang names its pods first: while its own create waits, so do they.
+    if state.gang is None and not retries.allow(f"podgangs/{state.blueprint.name}"):
+        return False
+    return state.refusal is None or state.refusal.retry_at <= now
+
+
+def _plan_new_pods(state: GangState, retries: Retries, now: datetime) -> tuple[Stage, Stage]:
+    """Minima before extras, so that a server that refuses some leaves a gang its minimum."""
+    if not _may_create_pods(state, retries, now):
+        return (), ()
+    minima: list[Action] = []
+    extras: list[Action] = []
+    for name, pods in state.pods.items():
+        clique = state.cliques[name]
+        if not pods.create:
+            continue
+        mold = PodMold(clique.clique)
+        short = max(0, clique.min_available - clique.existing_count)
+        for position, new in enumerate(pods.create):
+            (minima if position < short else extras).append(_create_pod(clique, mold, new))
+    return tuple(minima), tuple(extras)
+
+
+def _create_pod(clique: CliqueView, mold: PodMold, new: NewPod) -> Create:
+    return Create(
+        resource=PODS,
+        namespace=clique.clique.metadata.namespace,
+        name=new.name,
+        body=mold.cast(new.name, new.index, new.failures),
+        failure_key=pods_failure_key(clique.name),
+        reason=f"index {new.index} of clique {clique.name}",
+        on_success=_made(
+            subject_of(PODCLIQUES, clique.clique.metadata), EventReason.POD_CREATED, "created pod", new.name
+        ),
+    )
+
+
+def _plan_surplus(state: GangState, now: datetime) -> Iterable[Action]:
+    """Pods above the count; and those of a refused gang that gives its waiting pods back."""
+    refusal = state.refusal
+    # At the time to try again it is tried again: then the pods are needed after all.
+    if refusal and refusal.give_back_at and refusal.give_back_at <= now < refusal.retry_at:
+        why = "the gang is refused its minimum and gives its waiting pods back"
+        for clique in state.views:
+            yield from (_delete_pod(clique, pod.metadata, why) for pod in clique.active)
+        return
+    for name, pods in state.pods.items():
+        for entry in pods.delete:
+            if entry.pod.is_active:
+                yield _delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)
+
+
+def _plan_ended(state: GangState, retries: Retries, now: datetime) -> Iterable[Action]:
+    """After their replacements were created, which carry on the count of failures; never before."""
+    may_create = _may_create_pods(state, retries, now)
+    for name, pods in state.pods.items():
+        unreplaced = {} if may_create else {new.index: None for new in pods.create}
+        for entry in pods.delete:
+            if not entry.pod.is_active and pod_index(entry.pod) not in unreplaced:
+                yield _delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)
+
+
+def _delete_pod(clique: CliqueView, pod: ObjectMeta, reason: str) -> Delete:
+    subject = subject_of(PODCLIQUES, clique.clique.metadata)
+    return delete_object(
+        PODS, pod, reason, _made(subject, EventReason.POD_DELETED, f"deleted pod ({reason})", pod.name)
+    )
+
+
+def _plan_strangers(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint) -> Iterable[Action]:
+    """Cliques of this set that no template explains any more; group replicas have their own removal."""
+    known = {clique.name for clique in blueprint.cliques}
+    groups = {group.name for group in blueprint.groups}
+    for clique in replica.cliques.values():
+        is_explained = clique.name in known or clique.clique.metadata.labels.get(labels.GROUP) in groups
+        if not is_explained and not clique.is_leaving:
+            yield delete_object(PODCLIQUES, clique.clique.metadata, "no clique of the template has this name")
+
+
+def _made(subject: Subject, reason: EventReason, message: str, name: str) -> Emit:
+    return Emit(subject=subject, reason=reason, message=message, names=(name,))
