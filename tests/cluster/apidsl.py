@@ -14,6 +14,7 @@ from grove.api.meta import JsonObject
 from grove.clock import LoopClock
 from grove.cluster.inprocess import InProcessTransport
 from grove.cluster.server import ApiServer
+from grove.cluster.server.logs import NO_LOGS, LogSource
 from grove.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Transport
 from grove.sim.clock import run_virtual
 
@@ -58,6 +59,11 @@ class Api:
     async def get(self, path: str, **query: str) -> Answer:
         return await self._send("GET", path, query=query)
 
+    async def get_as(self, accept: str, path: str, **query: str) -> Answer:
+        """As `get`, in the form that `accept` names."""
+        response = await self.transport.send(Request(method="GET", path=path, query=query, accept=accept))
+        return Answer(response.status, msgspec.json.decode(response.body), dict(response.headers))
+
     async def post(self, path: str, body: Any, **query: str) -> Answer:
         return await self._send("POST", path, body, query=query)
 
@@ -81,8 +87,8 @@ class Api:
         return Answer(response.status, msgspec.json.decode(response.body), dict(response.headers))
 
     @asynccontextmanager
-    async def watch(self, path: str, **query: str) -> AsyncIterator["Watch"]:
-        request = Request(method="GET", path=path, query={"watch": "true", **query})
+    async def watch(self, path: str, *, accept: str = "", **query: str) -> AsyncIterator["Watch"]:
+        request = Request(method="GET", path=path, query={"watch": "true", **query}, accept=accept)
         async with self.transport.stream(request) as lines:
             yield Watch(lines)
 
@@ -131,10 +137,10 @@ class Watch:
         return [(event["type"], event["object"].get("metadata", {}).get("name", "")) for event in events]
 
 
-def fresh_api(*, admission: AdmissionControl | None = None, history: int = 100_000) -> Api:
+def fresh_api(*, admission: AdmissionControl | None = None, history: int = 100_000, logs: LogSource = NO_LOGS) -> Api:
     """A client of a new, empty cluster."""
     clock = LoopClock(NOON)
-    server = ApiServer(clock, Random(7), admission=admission, history=history)
+    server = ApiServer(clock, Random(7), admission=admission, history=history, logs=logs)
     return Api(InProcessTransport(server, clock), clock, server)
 
 
@@ -172,12 +178,15 @@ def config(name: str, **metadata: Any) -> JsonObject:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
 
 
+CLIQUE_SPEC: JsonObject = {"roleName": "worker", "podSpec": {}, "replicas": 1}
+
+
 def clique(name: str, *, spec: JsonObject | None = None, **metadata: Any) -> JsonObject:
     return {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "PodClique",
         "metadata": {"name": name, **metadata},
-        "spec": {"replicas": 1, **(spec or {})},
+        "spec": {**CLIQUE_SPEC, **(spec or {})},
     }
 
 

@@ -5,6 +5,7 @@ import pytest
 from grove.api.admission import AdmissionAnswer, AdmissionRequest
 from grove.api.fielderrors import invalid, required
 from tests.cluster.apidsl import (
+    CLIQUE_SPEC,
     CLIQUES,
     CONFIGS,
     NAMESPACES,
@@ -38,7 +39,7 @@ async def test_a_new_object_gets_uid_version_generation_and_birthday(api: Api) -
             "creationTimestamp": "2026-01-01T12:00:01Z",
             "labels": {"x": "y"},
         },
-        "spec": {"replicas": 1},
+        "spec": CLIQUE_SPEC,
     }
     assert (await api.get(f"{CLIQUES}/a")).body == created.body
 
@@ -189,8 +190,8 @@ async def test_custom_kinds_must_say_what_they_are_built_in_ones_need_not(api: A
 def _strict(request: AdmissionRequest) -> AdmissionAnswer:
     assert request.object is not None
     spec = request.object["spec"]
-    if "broken" in spec:
-        errors = (invalid("spec.broken", True, "must not be set"), required("spec.whole", "set it"))
+    if spec["roleName"] == "broken":
+        errors = (invalid("spec.roleName", "broken", "must not be that"), required("spec.whole", "set it"))
         return AdmissionAnswer(errors=errors)
     defaulted = {**request.object, "spec": {"minAvailable": 1, **spec}}
     return AdmissionAnswer(object=defaulted, warnings=(f"{request.operation}: mind {request.subresource or 'this'}",))
@@ -199,7 +200,7 @@ def _strict(request: AdmissionRequest) -> AdmissionAnswer:
 @on_cluster_with(admission=_strict)
 async def test_admission_may_fill_in_defaults_and_warn(api: Api) -> None:
     created = await api.post(CLIQUES, clique("a"))
-    assert created.body["spec"] == {"minAvailable": 1, "replicas": 1}
+    assert created.body["spec"] == {**CLIQUE_SPEC, "minAvailable": 1}
     assert created.headers == {"Warning": '299 - "CREATE: mind this"'}
     scaled = await api.merge(f"{CLIQUES}/a/scale", {"spec": {"replicas": 2}})
     assert scaled.headers == {"Warning": '299 - "UPDATE: mind scale"'}
@@ -207,13 +208,13 @@ async def test_admission_may_fill_in_defaults_and_warn(api: Api) -> None:
 
 @on_cluster_with(admission=_strict)
 async def test_what_admission_refuses_is_answered_with_every_cause(api: Api) -> None:
-    refused = await api.post(CLIQUES, clique("a", spec={"broken": True}))
+    refused = await api.post(CLIQUES, clique("a", spec={"roleName": "broken"}))
     assert refused.body == {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": 'PodClique.grove.io "a" is invalid: [spec.broken: Invalid value: true: must not be set, '
+        "message": 'PodClique.grove.io "a" is invalid: [spec.roleName: Invalid value: "broken": must not be that, '
         "spec.whole: Required value: set it]",
         "reason": "Invalid",
         "details": {
@@ -223,8 +224,8 @@ async def test_what_admission_refuses_is_answered_with_every_cause(api: Api) -> 
             "causes": [
                 {
                     "reason": "FieldValueInvalid",
-                    "message": "Invalid value: true: must not be set",
-                    "field": "spec.broken",
+                    "message": 'Invalid value: "broken": must not be that',
+                    "field": "spec.roleName",
                 },
                 {"reason": "FieldValueRequired", "message": "Required value: set it", "field": "spec.whole"},
             ],
@@ -236,8 +237,8 @@ async def test_what_admission_refuses_is_answered_with_every_cause(api: Api) -> 
 @on_cluster_with(admission=_strict)
 async def test_admission_is_asked_about_updates_and_patches_but_not_about_statuses(api: Api) -> None:
     await api.post(CLIQUES, clique("a"))
-    assert (await api.merge(f"{CLIQUES}/a", {"spec": {"broken": True}})).status == 422
-    assert (await api.put(f"{CLIQUES}/a", clique("a", spec={"broken": True}, resourceVersion="5"))).status == 422
+    assert (await api.merge(f"{CLIQUES}/a", {"spec": {"roleName": "broken"}})).status == 422
+    assert (await api.put(f"{CLIQUES}/a", clique("a", spec={"roleName": "broken"}, resourceVersion="5"))).status == 422
     assert (await api.merge(f"{CLIQUES}/a/status", {"status": {"replicas": 1}})).headers == {}
 
 

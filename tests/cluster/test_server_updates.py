@@ -3,7 +3,7 @@
 import pytest
 
 from grove.api.meta import JsonObject
-from tests.cluster.apidsl import CLIQUES, CONFIGS, PODS, SETS, Api, clique, config, on_cluster, pod
+from tests.cluster.apidsl import CLIQUE_SPEC, CLIQUES, CONFIGS, PODS, SETS, Api, clique, config, on_cluster, pod
 
 _STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -24,7 +24,7 @@ async def test_a_replaced_object_keeps_what_only_the_server_decides(api: Api) ->
             "generation": 2,
             "resourceVersion": "6",
         },
-        "spec": {"replicas": 2},
+        "spec": {**CLIQUE_SPEC, "replicas": 2},
     }
 
 
@@ -90,10 +90,10 @@ async def test_status_and_the_rest_are_written_through_different_doors(api: Api)
     await api.post(CLIQUES, clique("a"))
     both = {"metadata": {"labels": {"x": "y"}}, "spec": {"replicas": 9}, "status": {"replicas": 9}}
     by_status = await api.merge(f"{CLIQUES}/a/status", both)
-    assert (by_status.body["spec"], by_status.body["status"]) == ({"replicas": 1}, {"replicas": 9})
+    assert (by_status.body["spec"], by_status.body["status"]["replicas"]) == (CLIQUE_SPEC, 9)
     assert "labels" not in by_status.metadata
     by_main = await api.merge(f"{CLIQUES}/a", {**both, "status": {"replicas": 7}})
-    assert (by_main.body["spec"], by_main.body["status"]) == ({"replicas": 9}, {"replicas": 9})
+    assert (by_main.body["spec"], by_main.body["status"]["replicas"]) == ({**CLIQUE_SPEC, "replicas": 9}, 9)
 
 
 @on_cluster
@@ -198,7 +198,8 @@ async def test_spec_and_status_are_objects(api: Api, part: str) -> None:
 
 @on_cluster
 async def test_scale_is_read_from_spec_and_status(api: Api) -> None:
-    created = await api.post(SETS, {**clique("a"), "kind": "PodCliqueSet"})
+    pcs = {**clique("a"), "kind": "PodCliqueSet", "spec": {"replicas": 1, "template": {"cliques": []}}}
+    created = await api.post(SETS, pcs)
     await api.merge(f"{SETS}/a/status", {"status": {"replicas": 1, "hpaPodSelector": "app=a"}})
     scale = await api.get(f"{SETS}/a/scale")
     assert scale.body == {
@@ -224,7 +225,10 @@ async def test_scaling_changes_the_wish_and_nothing_else(api: Api) -> None:
     scale = {**patched.body, "spec": {"replicas": 4}}
     assert (await api.put(f"{CLIQUES}/a/scale", scale)).body["spec"] == {"replicas": 4}
     stored = await api.get(f"{CLIQUES}/a")
-    assert (stored.body["spec"], stored.metadata["generation"]) == ({"replicas": 4, "minAvailable": 1}, 3)
+    assert (stored.body["spec"], stored.metadata["generation"]) == (
+        {**CLIQUE_SPEC, "replicas": 4, "minAvailable": 1},
+        3,
+    )
 
 
 @pytest.mark.parametrize(("replicas", "code"), [(-1, 422), (0, 200), ("3", 400), (True, 400), (1.5, 400)])

@@ -42,15 +42,43 @@ class TestCreate:
 
         run(story)
 
-    def test_a_lost_answer_is_recognised_when_it_is_tried_again(self) -> None:
+    def test_what_was_not_answered_is_read_before_anything_else_is_done(self) -> None:
         async def story(operator: SmallOperator) -> None:
             operator.transport.plan = FaultPlan(lost_answer=1.0)
             first = await operator.carry_out((operator.clique("p-0-a"),))
             assert [error.reason for error in first.errors] == ["ConnectionLost"]
+            await operator.executor.make_sure("lane")
+            second = await operator.carry_out((operator.clique("p-0-b"),))
+            assert [error.reason for error in second.errors] == ["ConnectionLost"]
+            assert not await operator.exists(PODCLIQUES, "p-0-b")
             operator.transport.plan = FaultPlan()
-            second = await operator.carry_out((operator.clique("p-0-a"),))
-            assert second.created == [(0, "podcliques/p-0-a")]
+            await operator.executor.make_sure("lane")
             assert operator.caches.cliques.by_name("default", "p-0-a") is not None
+            third = await operator.carry_out((operator.clique("p-0-b"),))
+            assert (third.created, third.errors) == ([(0, "podcliques/p-0-b")], [])
+
+        run(story)
+
+    def test_what_was_not_answered_holds_up_only_its_own_replica(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.transport.plan = FaultPlan(lost_answer=1.0)
+            await operator.carry_out((operator.clique("p-0-a"),))
+            operator.transport.plan = FaultPlan()
+            other = Chain(key="p-1", part=1, stages=((operator.clique("p-1-a"),),))
+            outcome = await operator.executor.carry_out([other], "lane")
+            assert outcome.created == [(1, "podcliques/p-1-a")]
+
+        run(story)
+
+    def test_a_strangers_object_is_not_taken_for_what_was_not_answered(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            operator.transport.plan = FaultPlan(lost_request=1.0)
+            await operator.carry_out((operator.clique("p-0-a"),))
+            operator.transport.plan = FaultPlan()
+            stranger = operator.clique("p-0-a", owner=Uid("somebody-else"))
+            await operator.user.create(PODCLIQUES, "default", stranger.body)
+            await operator.executor.make_sure("lane")
+            assert operator.caches.cliques.by_name("default", "p-0-a") is None
 
         run(story)
 

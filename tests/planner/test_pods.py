@@ -10,7 +10,7 @@ from grove.api import names
 from grove.api.labels import GATE
 from grove.api.meta import Condition
 from grove.api.pod import ContainerState, ContainerStatus, Pod, RunningState, TerminatedState
-from grove.planner.pods import HEALTHY_LIFE, CliquePods, NewPod, PodToDelete, plan_pods
+from grove.planner.pods import FIRST_NAMES, HEALTHY_LIFE, CliquePods, NewPod, PodToDelete, plan_pods
 from grove.planner.views import CliqueView
 from tests.dsl import NOW, SECOND, at, clique, failed, gated, pod, starting
 
@@ -59,14 +59,27 @@ def test_holes_are_filled_lowest_first(held: tuple[int, ...], replicas: int, fre
 
 
 def test_a_pod_gets_the_name_its_gang_references() -> None:
-    referenced = (name_of(0), name_of(1, before="an earlier one"))
+    referenced = (name_of(0), name_of(1, before=name_of(1)))
     decided = plan_pods(clique(pod(0), replicas=2), referenced, NOW)
     assert decided == CliquePods(names=referenced, create=(NewPod(name=referenced[1], index=1),))
 
 
+def test_a_name_that_an_earlier_clique_held_is_not_taken_over() -> None:
+    earlier = names.pod("p-0-a", "an earlier uid", 0, "")
+    assert plan_pods(clique(replicas=1), (earlier,), NOW).create == (new(0),)
+
+
+def test_the_name_after_that_of_a_known_pod_is_of_this_life_however_late_it_is() -> None:
+    row = [name_of(0)]
+    while len(row) < 2 * FIRST_NAMES:
+        row.append(name_of(0, before=row[-1]))
+    view = clique(replicas=1, gone=(row[-2],))
+    assert plan_pods(view, (row[-1],), NOW).create == (NewPod(name=row[-1], index=0),)
+
+
 def test_index_1_is_not_given_the_name_of_index_10() -> None:
-    decided = plan_pods(clique(replicas=2), (name_of(10), name_of(1, before="x")), NOW)
-    assert decided.create == (new(0), NewPod(name=name_of(1, before="x"), index=1))
+    decided = plan_pods(clique(replicas=2), (name_of(10), name_of(1, before=name_of(1))), NOW)
+    assert decided.create == (new(0), NewPod(name=name_of(1, before=name_of(1)), index=1))
 
 
 def test_a_deleted_pods_index_is_free_at_once_under_a_new_name() -> None:

@@ -22,6 +22,14 @@ def unrestored(world: World) -> list[str]:
     return list(_Look(world).problems())
 
 
+def untrue_counts(world: World) -> list[str]:
+    """Cliques whose status counts their pods wrongly; for any world at rest, whole or broken."""
+    look = _Look(world)
+    return [
+        line for clique in look.cliques.values() if clique.status.conditions for line in look.count_problems(clique)
+    ]
+
+
 class _Look:
     """One look at a world: every object of ours by name."""
 
@@ -148,21 +156,30 @@ class _Look:
         for pod in pods:
             if not pod.is_ready or pod.spec.scheduling_gates or pod.metadata.controller_uid != clique.metadata.uid:
                 yield f"pod {pod.metadata.name}: {_state_of(pod)}"
-        hashes = [pod.metadata.labels[labels.TEMPLATE_HASH] for pod in pods]
-        found = (
-            status.replicas, status.ready_replicas, status.scheduled_replicas, status.updated_replicas,
-            status.schedule_gated_replicas, status.observed_generation, status.was_available,
-        )  # fmt: skip
-        true = (
-            len(pods), sum(pod.is_ready for pod in pods), sum(bool(pod.spec.node_name) for pod in pods),
-            hashes.count(clique.metadata.labels[labels.TEMPLATE_HASH]),
-            sum(bool(pod.spec.scheduling_gates) for pod in pods), clique.metadata.generation, True,
-        )  # fmt: skip
-        if found != true:
-            yield f"clique {name}: its status says {found}, true is {true}"
+        yield from self.count_problems(clique)
+        if not status.was_available:
+            yield f"clique {name}: is available, but was never"
         conditions = {condition.type: condition.status for condition in status.conditions}
         if conditions != {"PodCliqueScheduled": "True", "MinAvailableBreached": "False"}:
             yield f"clique {name}: conditions {conditions}"
+
+    def count_problems(self, clique: PodClique) -> Iterator[str]:
+        status = clique.status
+        pods = [pod for pod in self.pods.get(clique.metadata.name, []) if not pod.metadata.is_leaving]
+        active = [pod for pod in pods if pod.is_active]
+        hash_ = clique.metadata.labels[labels.TEMPLATE_HASH]
+        found = (
+            status.replicas, status.ready_replicas, status.scheduled_replicas, status.updated_replicas,
+            status.schedule_gated_replicas, status.observed_generation,
+        )  # fmt: skip
+        true = (
+            len(pods), sum(pod.is_ready for pod in active),
+            sum(pod.is_succeeded or (pod.is_active and bool(pod.spec.node_name)) for pod in pods),
+            sum(pod.metadata.labels[labels.TEMPLATE_HASH] == hash_ for pod in active),
+            sum(bool(pod.spec.scheduling_gates) for pod in active), clique.metadata.generation,
+        )  # fmt: skip
+        if found != true:
+            yield f"clique {clique.metadata.name}: its status says {found}, true is {true}"
 
 
 def _ours(world: World, resource: Resource[Any]) -> tuple[Any, ...]:

@@ -39,7 +39,7 @@ from grove.planner.plan import plan
 from grove.sim.clock import run_virtual
 from grove.sim.faults import CALM, FaultPlan
 from grove.sim.world import Operator, World
-from tests.simulation.restored import unrestored
+from tests.simulation.restored import unrestored, untrue_counts
 
 FOREIGN_GATE = "example.com/hold"
 POD_MEMORY = 80
@@ -183,11 +183,13 @@ class Storm:
         with self._explained(world):
             async with world:
                 self.world = world
+                world.invariants.is_nothing_refused = True
                 for manifest in options.sets:
                     await world.apply(manifest)
                 for _ in range(options.step_count):
                     await self._step()
                     self._check()
+                await self._calm_down()
                 await self._repair()
                 await world.settle(quiet_seconds=QUIET_SECONDS, limit_seconds=4 * 3600)
                 self._check()
@@ -296,6 +298,23 @@ class Storm:
         minimum = group.spec.min_available
         return await self._scale(GROUPS, group, self.random.randint(minimum, minimum + 2))
 
+    async def _bounce(self) -> str | None:
+        """Scale in and out again at once: what was begun is finished before it is wanted again."""
+        found: list[tuple[Resource[Any], Any]] = [
+            *((PODCLIQUESETS, pcs) for pcs in self._living_sets() if pcs.spec.replicas),
+            *((GROUPS, g) for g in self.world.objects(GROUPS) if g.spec.replicas > g.spec.min_available),
+        ]
+        if not found:
+            return None
+        resource, obj = self.random.choice(found)
+        before = obj.spec.replicas
+        told = await self._scale(resource, obj, before - 1)
+        pause = self.random.choice((0.0, 0.001, 0.05, 1.0, 4.0)) * self.random.random()
+        await self.world.clock.sleep(pause)
+        with suppress(ApiError):
+            await self._scale(resource, obj, before)
+        return f"{told}, and after {pause:.3f} s to {before} again"
+
     async def _scale_clique(self) -> str | None:
         clique: PodClique | None = self._pick(self.world.objects(PODCLIQUES))
         if clique is None:
@@ -327,9 +346,10 @@ class Storm:
         return f"let pod {pod.metadata.name} exit {code} {after} s after its start"
 
     async def _delete_child(self) -> str | None:
-        """Somebody deletes what is not theirs: it comes back."""
+        """Somebody deletes what is not theirs: it comes back. But not the record that a teardown was begun."""
         resource: Resource[Any] = self.random.choice((PODCLIQUES, GROUPS, PODGANGS, SERVICES))
-        child = self._pick(tuple(one for one in self.world.objects(resource) if one.metadata.controller_uid))
+        ours = (one for one in self.world.objects(resource) if one.metadata.controller_uid)
+        child = self._pick(tuple(one for one in ours if labels.TEARDOWN not in one.metadata.annotations))
         if child is None:
             return None
         await self.world.delete(resource, child.metadata.name)
@@ -439,6 +459,7 @@ class Storm:
             "metadata": {"name": "few-pods"},
             "spec": {"hard": {"pods": str(max(pods, 0))}},
         }
+        self.world.invariants.is_nothing_refused = False
         await self.world.apply(body)
         self._has_quota = True
         return f"set the quota to {max(pods, 0)} pods"
@@ -456,6 +477,7 @@ class Storm:
         if pcs is None:
             return None
         resource, name = self.random.choice(self._needed_names(pcs))
+        self.world.invariants.is_nothing_refused = False
         try:
             await self.world.apply(_stranger(resource, name))
         except ApiError:
@@ -482,11 +504,8 @@ class Storm:
             for reference in group.pod_references
             if reference.name not in here
         ]
-        taken = {
-            (resource.plural, one.metadata.name)
-            for resource in (SERVICES, PODGANGS, PODCLIQUES, GROUPS)
-            for one in self.world.objects(resource)
-        }
+        kinds: tuple[Resource[Any], ...] = (SERVICES, PODGANGS, PODCLIQUES, GROUPS)
+        taken = {(kind.plural, one.metadata.name) for kind in kinds for one in self.world.objects(kind)}
         free = [(resource, name) for resource, name in found if (resource.plural, name) not in taken]
         return free or [(SERVICES, "nobody-needs-this")]
 
@@ -512,12 +531,23 @@ class Storm:
 
     # --- calm --------------------------------------------------------------------------------------------------------
 
-    async def _repair(self) -> None:
-        """Faults stop and everything that was broken is whole again, in a drawn order."""
-        self.steps.append(f"{self.world.clock.monotonic():10.3f} faults stop, everything is repaired")
+    async def _calm_down(self) -> None:
+        """Faults stop, and the operator sees again. Whatever is still broken, statuses must tell the truth."""
+        self.steps.append(f"{self.world.clock.monotonic():10.3f} faults stop")
         self.world.calm()
+        await self._repair_operator()
+        await self.world.clock.sleep(100)
+        revision = self.world.server.store.revision
+        await self.world.clock.sleep(10)
+        if self.world.server.store.revision == revision:
+            wrong = untrue_counts(self.world)
+            if wrong:
+                raise Bug("statuses are not true:\n  " + "\n  ".join(wrong))
+
+    async def _repair(self) -> None:
+        """Everything that was broken is whole again, in a drawn order."""
+        self.steps.append(f"{self.world.clock.monotonic():10.3f} everything is repaired")
         repairs = [
-            self._repair_operator,
             self._repair_nodes,
             self._repair_pods,
             self._repair_obstacles,
@@ -579,6 +609,7 @@ _WEIGHTED: tuple[tuple[int, Step], ...] = (
     (7, Storm._scale_set),
     (7, Storm._scale_group),
     (7, Storm._scale_clique),
+    (5, Storm._bounce),
     (6, Storm._delete_pod),
     (4, Storm._fail_pod),
     (3, Storm._delete_child),

@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
+from grove.api import labels
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
 from grove.kube.errors import ApiError
 from grove.kube.transport import Request
 from grove.sim.clock import run_virtual
@@ -79,6 +80,41 @@ def test_a_gang_that_was_created_without_our_hearing_of_it_names_more_pods_befor
         world.operator.plan = FaultPlan(lost_answer=1.0)
         await world.wait_until(lambda: len(world.objects(PODGANGS)) > 0)
         await world.scale(PODCLIQUES, "workload2-0-pc-a", 4)
+        world.operator.plan = CALM
+        await world.clock.sleep(60)
+        world.thaw_watch(PODGANGS.plural)
+
+    live(story)
+
+
+def test_a_clique_that_somebody_deleted_comes_back_although_its_old_pods_cannot_leave() -> None:
+    async def story(world: World) -> None:
+        await world.apply(WORKLOAD1)
+        await world.settle()
+        lost = [pod for pod in world.pods() if pod.metadata.labels[labels.PODCLIQUE] == "workload1-0-pc-a"]
+        for pod in lost:
+            await world.nodes.fail(pod.spec.node_name)
+        await world.delete(PODCLIQUES, "workload1-0-pc-a")
+        await world.wait_until(lambda: len(world.running_pods()) == 10, limit_seconds=10)
+        for pod in lost:
+            await world.nodes.recover(pod.spec.node_name)
+
+    live(story)
+
+
+def test_a_teardown_that_was_begun_without_our_hearing_of_it_is_finished_before_anything_is_created() -> None:
+    async def story(world: World) -> None:
+        await world.apply(WORKLOAD1)
+        await world.settle()
+        await world.scale(GROUPS, "workload1-0-sg-x", 3)
+        await world.settle()
+        unit = [pod for pod in world.pods() if pod.metadata.labels[labels.PODGANG] == "workload1-0-sg-x-0"]
+        world.freeze_watch(PODGANGS.plural)
+        world.operator.plan = FaultPlan(lost_answer=1.0)
+        await world.scale(GROUPS, "workload1-0-sg-x", 2)
+        await world.wait_until(lambda: any(labels.TEARDOWN in g.metadata.annotations for g in world.objects(PODGANGS)))
+        await world.scale(GROUPS, "workload1-0-sg-x", 3)
+        await world.client.delete(PODS, "default", unit[0].metadata.name, grace_period_seconds=0)
         world.operator.plan = CALM
         await world.clock.sleep(60)
         world.thaw_watch(PODGANGS.plural)

@@ -1,19 +1,98 @@
-"""Entry point of the `grove` command. One file per command as they arrive; so far there is `version`."""
+"""Entry point of the `grove` command: the list of commands, and what becomes of errors. One file per command.
 
-import argparse
+Starting must be quick, so a command's file imports what it works with only when the command runs.
+"""
+
+import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from typing import Protocol, runtime_checkable
+
+import typer
+
+from grove.cli import apply, crds, delete, logs, status, up, version, why
+from grove.cli.options import UsageError
+from grove.cli.output import say_error
+from grove.errors import UserError
+
+DEBUG = "GROVE_DEBUG"
+
+app = typer.Typer(
+    name="grove",
+    help="Gangs of pods on Kubernetes: created, scheduled, repaired and updated all or nothing.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (up.up, apply.apply, delete.delete, status.status, why.why, logs.logs, crds.crds, version.version):
+    app.command()(command)
+
+
+@runtime_checkable
+class ClickError(Protocol):
+    """What every error of the command line parser has; its classes are private to typer."""
+
+    exit_code: int
+
+    def format_message(self) -> str: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 2 wrong usage (argparse exits itself, with one line that says what to do)."""
-    parser = argparse.ArgumentParser(prog="grove", description="Gangs of pods on Kubernetes, all or nothing.")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    commands.add_parser("version", help="print the version")
-    parser.parse_args(arguments)
-    sys.stdout.write(f"grove {version('grove')}\n")
-    return 0
+    """Exit codes: 0 done, 1 failure, 2 wrong usage, 130 interrupted. Errors are one line that says what to do."""
+    try:
+        done = app(args=None if arguments is None else list(arguments), prog_name="grove", standalone_mode=False)
+        return done if isinstance(done, int) else 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            _show_trace()
+        return _exit_code(_innermost(error))
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Tasks that run side by side fail as a group; its first error is the one to tell."""
+    return _innermost(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _exit_code(error: BaseException) -> int:
+    match error:
+        case UsageError():
+            return _fail(str(error), 2)
+        case UserError():
+            return _fail(str(error), 1)
+        case typer.Abort():
+            return 130
+        case BrokenPipeError():
+            # The reader, such as `head`, has seen enough. Python must not complain when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        case ClickError():
+            return _fail_usage(error)
+        case _:
+            what = f"{type(error).__name__}: {error}"
+            return _fail(f"{what}; this is a bug, please report it ({DEBUG}=1 shows the details)", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    say_error(f"grove: {message}")
+    return code
+
+
+def _fail_usage(error: ClickError) -> int:
+    message = error.format_message().rstrip()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        say_error(message)
+    else:
+        _fail(f"{' '.join(message.split())} (see grove --help)", error.exit_code)
+    return error.exit_code
+
+
+def _show_trace() -> None:
+    import traceback
+
+    say_error(traceback.format_exc())
 
 
 if __name__ == "__main__":

@@ -12,9 +12,11 @@ from grove.cluster.bound import BoundPods
 from grove.cluster.garbage import GarbageCollector
 from grove.cluster.inprocess import InProcessTransport
 from grove.cluster.kubelet.simulated import SimulatedKubelet
+from grove.cluster.kubelet.simulated_logs import SimulatedLogs
 from grove.cluster.node_lifecycle import NodeLifecycle
 from grove.cluster.scheduler import Scheduler
 from grove.cluster.server import ApiServer
+from grove.cluster.server.logs import NO_LOGS
 from grove.kube.client import Client
 
 
@@ -27,7 +29,8 @@ class EmbeddedCluster:
         self._clock = clock
         self._random = random
         self._has_kubelet = has_kubelet
-        self.server = ApiServer(clock, self._chance(), admission=admission)
+        logs = SimulatedLogs() if has_kubelet else NO_LOGS
+        self.server = ApiServer(clock, self._chance(), admission=admission, logs=logs)
 
     def connect(self) -> InProcessTransport:
         return InProcessTransport(self.server, self._clock)

@@ -6,9 +6,11 @@ Not here: rules over several fields in CEL (admission checks those), and built-i
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
+from datetime import datetime
 from functools import cache
-from typing import Any
+from types import GenericAlias
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -57,7 +59,7 @@ class CustomKind(msgspec.Struct, frozen=True, kw_only=True):
     categories: tuple[str, ...]
     columns: tuple[Column, ...]
     # Of spec, status and whatever else is there.
-    checks: dict[str, "Check"]
+    shapes: dict[str, "Shape"]
 
     def conformed(self, obj: JsonObject, old: JsonObject | None = None) -> Conformed:
         """Parts shared with `old` are not looked at again; what was wrong in it before is not held against `obj`."""
@@ -77,8 +79,8 @@ class CustomKind(msgspec.Struct, frozen=True, kw_only=True):
         for field, value in obj.items():
             if field in _ALWAYS_KNOWN:
                 continue
-            check = self.checks.get(field)
-            if check is None or not (value is old.get(field) or check(value)):
+            shape = self.shapes.get(field)
+            if shape is None or not (value is old.get(field) or shape.fits(value)):
                 return False
         return all(field in obj for field in self.schema.get("required", ()))
 
@@ -102,9 +104,7 @@ def _custom_kind(spec: JsonObject) -> CustomKind:
         short_names=tuple(spec["names"].get("shortNames", ())),
         categories=tuple(spec["names"].get("categories", ())),
         columns=tuple(_column(column) for column in version["additionalPrinterColumns"]),
-        checks={
-            field: _check_of(inner) for field, inner in schema["properties"].items() if field not in _ALWAYS_KNOWN
-        },
+        shapes={field: _shape(inner) for field, inner in schema["properties"].items() if field not in _ALWAYS_KNOWN},
     )
 
 
@@ -118,100 +118,100 @@ def _column(column: JsonObject) -> Column:
     )
 
 
-# The quick pass: does this value conform, with nothing to prune, to fill in or to blame?
-
-Check = Callable[[Any], bool]
+# The quick pass: does this value conform, with nothing to prune, to fill in or to blame? Asked of msgspec, in one call
 
 
-def _check_of(schema: JsonObject) -> Check:
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """A schema as a type that accepts what conforms as it is; and the lists whose items must differ in their keys."""
+
+    type: Any
+    keyed_lists: tuple["KeyedList", ...]
+
+    def fits(self, value: Any) -> bool:
+        try:
+            msgspec.convert(value, self.type)
+        except (msgspec.ValidationError, RecursionError):
+            return False
+        return all(keyed.is_distinct(value) for keyed in self.keyed_lists)
+
+
+class KeyedList(msgspec.Struct, frozen=True, kw_only=True):
+    # Fields to follow; an empty one stands for every item of a list.
+    path: tuple[str, ...]
+    keys: tuple[str, ...]
+
+    def is_distinct(self, value: Any) -> bool:
+        """Of a value that has the right type."""
+        return all(len({_key_of(item, self.keys) for item in found}) == len(found) for found in self._lists(value))
+
+    def _lists(self, value: Any) -> list[Any]:
+        found = [value]
+        for step in self.path:
+            if step:
+                found = [each[step] for each in found if step in each]
+            else:
+                found = [item for each in found for item in each]
+        return found
+
+
+def _shape(schema: JsonObject) -> Shape:
+    return Shape(type=_type(schema), keyed_lists=tuple(_keyed_lists(schema, ())))
+
+
+def _type(schema: JsonObject) -> Any:
     match schema["type"]:
         case "object" if schema.get(_VERBATIM):
-            return lambda value: type(value) is dict
-        case "object" if "properties" in schema:
-            return _fields_check(schema)
+            return dict
+        case "object" if isinstance(schema.get("additionalProperties"), dict):
+            return GenericAlias(dict, (str, _type(schema["additionalProperties"])))
         case "object":
-            return _map_check(schema)
+            return _struct(schema)
         case "array":
-            return _list_check(schema)
+            items = GenericAlias(list, (_type(schema["items"]),))
+            return Annotated[items, msgspec.Meta(min_length=schema.get("minItems", 0))]
         case "string":
-            return _text_check(schema)
+            return _text_type(schema)
         case "integer":
-            return _integer_check(schema)
+            lowest, highest = _BOUNDS[schema.get("format", "int64")]
+            return Annotated[int, msgspec.Meta(ge=max(lowest, schema.get("minimum", lowest)), le=highest)]
         case "number":
-            return lambda value: type(value) is float or type(value) is int
+            return float
         case _:
-            return lambda value: type(value) is bool
+            return bool
 
 
-def _fields_check(schema: JsonObject) -> Check:
-    properties = schema["properties"]
-    checks = {field: _check_of(inner) for field, inner in properties.items()}
-    expected = tuple({**dict.fromkeys(schema.get("required", ())), **{f: None for f in properties if _has_default(properties[f])}})  # fmt: skip
-
-    def check(value: Any) -> bool:
-        if type(value) is not dict:
-            return False
-        for field in expected:
-            if field not in value:
-                return False
-        for field, item in value.items():
-            inner = checks.get(field)
-            if inner is None or not inner(item):
-                return False
-        return True
-
-    return check
+def _struct(schema: JsonObject) -> type[msgspec.Struct]:
+    """Unknown fields do not fit; required ones and those with a default must be there."""
+    fields: list[Any] = []
+    for index, (name, inner) in enumerate(schema.get("properties", {}).items()):
+        if name in schema.get("required", ()) or "default" in inner:
+            fields.append((f"f{index}", _type(inner)))
+        else:
+            fields.append((f"f{index}", _type(inner) | msgspec.UnsetType, msgspec.UNSET))
+    names = {f"f{index}": name for index, name in enumerate(schema.get("properties", {}))}
+    return msgspec.defstruct("Fitting", fields, kw_only=True, forbid_unknown_fields=True, rename=names, gc=False)
 
 
-def _has_default(schema: JsonObject) -> bool:
-    return "default" in schema
+def _text_type(schema: JsonObject) -> Any:
+    if "enum" in schema:
+        return Literal[tuple(schema["enum"])]
+    if schema.get("format") == "date-time":
+        return datetime
+    limits = {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"}
+    return Annotated[str, msgspec.Meta(**{mine: schema[theirs] for mine, theirs in limits.items() if theirs in schema})]
 
 
-def _map_check(schema: JsonObject) -> Check:
-    values = schema.get("additionalProperties")
-    inner = _check_of(values) if isinstance(values, dict) else None
-
-    def check(value: Any) -> bool:
-        if type(value) is not dict:
-            return False
-        if inner is None:
-            # An object without any known field: whatever is in it would be pruned.
-            return not value
-        return all(map(inner, value.values()))
-
-    return check
-
-
-def _list_check(schema: JsonObject) -> Check:
-    inner = _check_of(schema["items"])
-    keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
-    fewest = schema.get("minItems", 0)
-
-    def check(value: Any) -> bool:
-        if type(value) is not list or len(value) < fewest:
-            return False
-        for item in value:
-            if not inner(item):
-                return False
-        return not keys or len(value) < 2 or len({_key_of(item, keys) for item in value}) == len(value)
-
-    return check
+def _keyed_lists(schema: JsonObject, path: tuple[str, ...]) -> Iterator[KeyedList]:
+    if keys := schema.get("x-kubernetes-list-map-keys"):
+        yield KeyedList(path=path, keys=tuple(keys))
+    for name, inner in schema.get("properties", {}).items():
+        yield from _keyed_lists(inner, (*path, name))
+    if "items" in schema:
+        yield from _keyed_lists(schema["items"], (*path, ""))
 
 
 def _key_of(item: JsonObject, keys: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple(str(item.get(key)) for key in keys)
-
-
-def _text_check(schema: JsonObject) -> Check:
-    if not schema.keys() & {"enum", "minLength", "maxLength", "pattern"}:
-        return lambda value: type(value) is str
-    return lambda value: type(value) is str and not _text_errors(value, schema, "")
-
-
-def _integer_check(schema: JsonObject) -> Check:
-    lowest, highest = _BOUNDS[schema.get("format", "int64")]
-    lowest = max(lowest, schema.get("minimum", lowest))
-    return lambda value: type(value) is int and lowest <= value <= highest
 
 
 # The slow pass: the same questions, asked one by one
@@ -226,7 +226,7 @@ class _Findings:
 
     def value(self, value: Any, schema: JsonObject, path: str) -> Any:
         expected = schema["type"]
-        if not isinstance(value, _TYPES[expected]) or (isinstance(value, bool) and expected != "boolean"):
+        if not _is_of_type(value, expected):
             shown = _type_name(value)
             detail = f'{path} in body must be of type {expected}: "{shown}"'
             self.errors.append(type_invalid(path, shown, detail))
@@ -298,7 +298,17 @@ def _text_errors(value: str, schema: JsonObject, path: str) -> list[FieldError]:
         errors.append(FieldError(path=path, kind=ErrorKind.TOO_LONG, detail=detail))
     if "pattern" in schema and not re.search(schema["pattern"], value):
         errors.append(invalid(path, value, f"{path} in body should match '{schema['pattern']}'"))
+    if schema.get("format") == "date-time" and not _is_time(value):
+        errors.append(invalid(path, value, f"{path} in body must be of type date-time: {value}"))
     return errors
+
+
+def _is_time(text: str) -> bool:
+    try:
+        msgspec.convert(text, datetime)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _integer_errors(value: int, schema: JsonObject, path: str) -> list[FieldError]:
@@ -309,6 +319,10 @@ def _integer_errors(value: int, schema: JsonObject, path: str) -> list[FieldErro
     if value < schema.get("minimum", value):
         return [invalid(path, value, f"{path} in body should be greater than or equal to {schema['minimum']}")]
     return []
+
+
+def _is_of_type(value: Any, expected: str) -> bool:
+    return isinstance(value, _TYPES[expected]) and (expected == "boolean" or not isinstance(value, bool))
 
 
 def _type_name(value: Any) -> str:

@@ -109,6 +109,7 @@ BY_QUALIFIED = {served.qualified: served for served in SERVED}
 
 NAMESPACES = BY_QUALIFIED["namespaces"]
 NODES = BY_QUALIFIED["nodes"]
+EVENTS = BY_QUALIFIED["events"]
 PODS = BY_QUALIFIED["pods"]
 RESOURCE_QUOTAS = BY_QUALIFIED["resourcequotas"]
 PRIORITY_CLASSES = BY_QUALIFIED["priorityclasses.scheduling.k8s.io"]

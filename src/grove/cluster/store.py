@@ -97,9 +97,12 @@ class Storage:
             table.forget(len(table.log), self.revision)
 
     def _next(self, namespace: str, name: str, obj: JsonObject) -> Entry:
-        self.revision = revision = self.revision + 1
+        revision = self.revision + 1
         stamped = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
-        return Entry(namespace, name, stamped, _encode(stamped), revision)
+        entry = Entry(namespace, name, stamped, _encode(stamped), revision)
+        # Not before: an object that cannot be encoded was no write.
+        self.revision = revision
+        return entry
 
     def _commit(self, table: "Table", change: Change) -> None:
         table.apply(change)

@@ -17,8 +17,9 @@ from grove.api.resources import PODS, Resource
 from grove.clock import Clock
 from grove.controller.caches import Caches
 from grove.controller.settings import Settings
+from grove.controller.unanswered import Unanswered, UnansweredWrites, unguarded
 from grove.kube.client import Client
-from grove.kube.errors import ApiError
+from grove.kube.errors import ApiError, ConnectionLost
 from grove.planner.actions import (
     Action,
     Chain,
@@ -52,6 +53,7 @@ class Outcome:
         self.created: list[tuple[int, str]] = []
         self.emits: list[Emit] = []
         self.errors: list[ApiError] = []
+        self.unanswered: list[Unanswered] = []
         # Keys of chains that came through to their end.
         self.finished: list[str] = []
         self.write_count = 0
@@ -72,12 +74,20 @@ class Executor:
         self._caches = caches
         self._clock = clock
         self._settings = settings
+        self._unanswered = UnansweredWrites(client, caches)
+
+    async def make_sure(self, lane: str) -> None:
+        """Call before planning: learn what came of writes that were not answered."""
+        await self._unanswered.read(lane)
+
+    def forget(self, lane: str) -> None:
+        self._unanswered.forget(lane)
 
     async def carry_out(self, chains: Sequence[Chain], lane: str) -> Outcome:
         """Run the chains side by side; one that fails holds up no other."""
         outcome = Outcome()
         run = _Run(self._client.in_lane(lane), self._caches, self._clock, self._settings, outcome)
-        waiting = deque(chains)
+        waiting = deque(self._without_unsure(chains, lane, outcome))
         workers = min(len(waiting), self._settings.chains_at_once)
         if workers == 1:
             await run.work_off(waiting)
@@ -85,7 +95,17 @@ class Executor:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(workers):
                     tasks.create_task(run.work_off(waiting))
+        self._unanswered.add(lane, outcome.unanswered)
         return outcome
+
+    def _without_unsure(self, chains: Sequence[Chain], lane: str, outcome: Outcome) -> Sequence[Chain]:
+        unsure = self._unanswered.of(lane)
+        if not unsure:
+            return chains
+        what = f"{unsure[0].resource.plural}/{unsure[0].name}"
+        outcome.errors.append(ConnectionLost(f"{what}: nobody answers whether it was written"))
+        parts = frozenset(write.part for write in unsure)
+        return [chain for chain in chains if chain.part not in parts]
 
     async def write_statuses(self, statuses: Sequence[StatusWrite], lane: str) -> Outcome:
         outcome = await self.carry_out([_as_chain(status) for status in statuses], lane)
@@ -180,6 +200,8 @@ class _Run:
             return False
         except ApiError as error:
             self._outcome.errors.append(error)
+            if error.is_without_answer and (write := unguarded(chain, action)) is not None:
+                self._outcome.unanswered.append(write)
             return False
         if action.on_success is not None:
             self._outcome.emits.append(action.on_success)

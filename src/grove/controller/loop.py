@@ -48,6 +48,11 @@ class Loop:
         self.visit_count = 0
         self.bug_count = 0
 
+    @property
+    def remembered_count(self) -> int:
+        """Sets of which something is kept between visits: none of those that are gone."""
+        return len(self._memos.keys() | self._trouble.keys())
+
     async def work(self) -> None:
         while True:
             key = await self._queue.take()
@@ -69,6 +74,7 @@ class Loop:
 
     async def _visit(self, key: Uid) -> None:
         self.visit_count += 1
+        await self._executor.make_sure(key)
         decided = await self._decide_on_fresh_facts(key)
         if decided is None:
             self._forget(key)
@@ -135,6 +141,7 @@ class Loop:
 
     def _forget(self, key: Uid) -> None:
         self._memos.pop(key, None)
+        self._executor.forget(key)
         self._trouble.pop(key, None)
         self._pacer.forget(key)
         # A visit that was under way when the set vanished may have added to it.

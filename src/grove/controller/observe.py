@@ -63,6 +63,12 @@ class Observer:
         self._index("gangs", caches.gangs)
         self._index("services", caches.services)
 
+    @property
+    def remembered_count(self) -> int:
+        """Sets, cliques and parts of which something is kept: none of those that are gone."""
+        parts = sum(len(sets) for sets in self._parts.values())
+        return len(self._sets) + len(self._cliques) + len(self._gone_names) + parts
+
     # What happened
 
     def _set_changed(self, old: PodCliqueSet | None, new: PodCliqueSet | None) -> None:

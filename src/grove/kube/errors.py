@@ -57,6 +57,11 @@ class ApiError(Exception):
         """Try again later: overload, a server restarting, a connection lost (code 0)."""
         return self.code in (0, 408, 429) or self.code >= 500
 
+    @property
+    def is_without_answer(self) -> bool:
+        """Nobody knows whether the request was carried out."""
+        return self.code in (0, 408) or self.code >= 500
+
 
 class ConnectionLost(ApiError):
     """No answer: the request may or may not have been carried out."""

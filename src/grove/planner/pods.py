@@ -20,6 +20,9 @@ LONGEST_BACKOFF = timedelta(minutes=5)
 # A pod that lived this long before it ended starts the count anew.
 HEALTHY_LIFE = timedelta(minutes=10)
 
+# An index is looked for among so many of its names from the first; later it is known by the pod before.
+FIRST_NAMES = 64
+
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -158,10 +161,29 @@ class _Names:
         )
 
     def next_for(self, index: int) -> str:
-        name = self._reserved.get(names.pod_prefix(self._clique.name, index), "")
+        name = self._reserved_for(index)
         while not name or name in self._used:
-            name = names.pod(self._clique.name, self._clique.uid, index, name)
+            name = self._name_after(index, name)
         return name
+
+    def _reserved_for(self, index: int) -> str:
+        """What the gang holds for this index; not what an earlier clique held, whose pod may be leaving for ever."""
+        name = self._reserved.get(names.pod_prefix(self._clique.name, index), "")
+        return name if name in self._used or self._is_of_this_life(index, name) else ""
+
+    def _is_of_this_life(self, index: int, name: str) -> bool:
+        if not name:
+            return False
+        one = ""
+        for _ in range(FIRST_NAMES):
+            one = self._name_after(index, one)
+            if one == name:
+                return True
+        prefix = names.pod_prefix(self._clique.name, index)
+        return any(used.startswith(prefix) and self._name_after(index, used) == name for used in self._used)
+
+    def _name_after(self, index: int, before: str) -> str:
+        return names.pod(self._clique.name, self._clique.uid, index, before)
 
 
 def _failures_in_a_row(pod: Pod) -> int:

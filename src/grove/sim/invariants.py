@@ -57,6 +57,8 @@ class Invariants:
         self._existing = Lately(clock, self._sight)
         self._placed = Lately(clock, self._sight)
         self._ungated = Lately(clock, self._sight)
+        # Whoever knows that the server never refused a pod may say so: then only whole gangs begin.
+        self.is_nothing_refused = False
         self.broken: list[str] = []
         self.checked_count = 0
 
@@ -122,10 +124,12 @@ class Invariants:
         if change.type == ChangeType.DELETED:
             siblings.pop(pod.metadata.uid, None)
             self._note_index(owner, pod_index(pod))
+            self._ungated.note(owner, pod.metadata.uid, False)
             return
         siblings[pod.metadata.uid] = pod
         before = _decode(change.before.obj, Pod) if change.before else None
         self._note_index(owner, pod_index(pod))
+        self._ungated.note(owner, pod.metadata.uid, not pod.is_behind_our_gate)
         if change.type == ChangeType.ADDED:
             self._ask(pod, self._never_more_pods_than_asked_for, self._never_two_pods_with_one_index)
             self._ask(pod, self._created_under_a_referenced_name, self._nothing_new_in_a_marked_unit)
@@ -196,7 +200,6 @@ class Invariants:
         holders = [pod for pod in self._pods[clique].values() if pod_index(pod) == index]
         self._existing.note(clique, index, any(pod.is_succeeded or pod.is_active for pod in holders))
         self._placed.note(clique, index, any(p.is_succeeded or (p.is_active and p.is_scheduled) for p in holders))
-        self._ungated.note(clique, index, any(not pod.is_behind_our_gate for pod in holders))
 
     # The rules
 
@@ -258,9 +261,13 @@ class Invariants:
         if base is not None and not self._is_at_minimum(base, self._placed):
             return f"ungated although base gang {base.metadata.name} is not scheduled"
         gang = self._undisturbed(pod.metadata.namespace, pod.metadata.labels.get(labels.PODGANG, ""))
-        if gang is None or self._is_at_minimum(gang, self._existing) or self._has_started(gang, pod):
+        if gang is None or self._has_started(gang, pod):
             return None
-        return f"ungated although gang {gang.metadata.name} never had its minimum"
+        if not self._is_at_minimum(gang, self._existing):
+            return f"ungated although gang {gang.metadata.name} never had its minimum"
+        if self.is_nothing_refused and not self._is_whole(gang):
+            return f"ungated although gang {gang.metadata.name} was never whole, and nothing was refused"
+        return None
 
     def _nothing_new_in_a_marked_unit(self, obj: HasMetadata) -> str | None:
         gang = self._gangs.get((obj.metadata.namespace, obj.metadata.labels.get(labels.PODGANG, "")))
@@ -287,8 +294,14 @@ class Invariants:
 
     def _most_asked(self, clique: Uid) -> int:
         """The most pods that a clique asks for, or did a moment ago."""
+        return max(self._asked_lately(clique))
+
+    def _least_asked(self, clique: Uid) -> int:
+        return min(self._asked_lately(clique))
+
+    def _asked_lately(self, clique: Uid) -> list[int]:
         since, asked = self._sight.since(), self._asked[clique]
-        return max(count for i, (at, count) in enumerate(asked) if i == len(asked) - 1 or at >= since)
+        return [count for i, (at, count) in enumerate(asked) if i == len(asked) - 1 or at >= since]
 
     def _is_long_active(self, pod: Pod) -> bool:
         created_at = pod.metadata.creation_timestamp
@@ -306,11 +319,15 @@ class Invariants:
     def _is_at_minimum(self, gang: PodGang, fact: Lately) -> bool:
         return all(fact.count(self._clique_of(gang, g.name)) >= g.min_replicas for g in gang.spec.podgroups)
 
+    def _is_whole(self, gang: PodGang) -> bool:
+        cliques = [self._clique_of(gang, group.name) for group in gang.spec.podgroups]
+        return all(uid is None or self._existing.count(uid) >= self._least_asked(uid) for uid in cliques)
+
     def _has_started(self, gang: PodGang, pod: Pod) -> bool:
         """Another pod of the gang is past the gate: the first placement has begun."""
         return any(
-            self._ungated.has_other(uid, pod_index(pod) if uid == pod.metadata.controller_uid else -1)
-            for uid in (self._clique_of(gang, group.name) for group in gang.spec.podgroups)
+            self._ungated.has_other(self._clique_of(gang, group.name), pod.metadata.uid)
+            for group in gang.spec.podgroups
         )
 
     def _ask(self, obj: T, *rules: Callable[[T], str | None]) -> None:

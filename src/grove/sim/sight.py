@@ -36,27 +36,30 @@ class Sight:
 
 
 class Lately:
-    """Of which indices of a clique something is true, or was a moment ago: the operator may still rest on it."""
+    """Of which members of a clique something is true, or was a moment ago: the operator may still rest on it.
+
+    A member is a pod by its uid, or an index whoever holds it.
+    """
 
     def __init__(self, clock: Clock, sight: Sight) -> None:
         self._clock = clock
         self._sight = sight
         # None: true now; else when it ended.
-        self._ended_at: dict[Uid, dict[int, datetime | None]] = {}
+        self._ended_at: dict[Uid, dict[Uid | int, datetime | None]] = {}
 
-    def note(self, clique: Uid, index: int, is_true: bool) -> None:
-        indices = self._ended_at.setdefault(clique, {})
+    def note(self, clique: Uid, member: Uid | int, is_true: bool) -> None:
+        members = self._ended_at.setdefault(clique, {})
         if is_true:
-            indices[index] = None
-        elif index in indices and indices[index] is None:
-            indices[index] = self._clock.now()
+            members[member] = None
+        elif member in members and members[member] is None:
+            members[member] = self._clock.now()
 
     def count(self, clique: Uid | None) -> int:
         return sum(self._is_recent(ended_at) for ended_at in self._ended_at.get(clique or Uid(""), {}).values())
 
-    def has_other(self, clique: Uid | None, index: int) -> bool:
+    def has_other(self, clique: Uid | None, member: Uid | int) -> bool:
         ended = self._ended_at.get(clique or Uid(""), {})
-        return any(self._is_recent(ended_at) for other, ended_at in ended.items() if other != index)
+        return any(self._is_recent(ended_at) for other, ended_at in ended.items() if other != member)
 
     def _is_recent(self, ended_at: datetime | None) -> bool:
         return ended_at is None or ended_at >= self._sight.since()

@@ -58,7 +58,7 @@ def bind(context: Context, target: Target, request: Request) -> Response:
 def _read(target: Target, request: Request) -> _Binding:
     try:
         binding = _decoder.decode(request.body)
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise bad_request(f'Binding in version "v1" cannot be handled as a Binding: json: {problem}') from None
     if binding.metadata.name not in ("", target.name):
         raise bad_request("name in URL does not match name in Binding object")

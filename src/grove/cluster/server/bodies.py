@@ -1,12 +1,13 @@
 """Reading request bodies and the options that come in a query, before any rule of a kind is asked."""
 
+from enum import StrEnum
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from grove.api.fielderrors import not_supported
-from grove.api.meta import JsonObject
+from grove.api.meta import JsonObject, without_nulls
 from grove.cluster.resources import Served
 from grove.cluster.server.status_errors import bad_request, invalid_kind, unsupported_media_type
 from grove.kube.transport import Request
@@ -17,7 +18,7 @@ _JSON = "application/json"
 def decode_json(request: Request) -> Any:
     try:
         return msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise bad_request(f"couldn't get version/kind; json parse error: {problem}") from None
 
 
@@ -28,6 +29,9 @@ def read_object(served: Served, request: Request) -> JsonObject:
     obj = decode_json(request)
     if not isinstance(obj, dict):
         raise bad_request("couldn't get version/kind; json parse error: the body is not an object")
+    # To a built-in kind null is absent, at any depth; custom kinds have schemas that may say otherwise.
+    if not served.is_custom and b"null" in request.body:
+        obj = without_nulls(obj)
     return as_kind(served, obj)
 
 
@@ -54,6 +58,37 @@ def _is_tidy(obj: JsonObject) -> bool:
 
 def _rest(obj: JsonObject) -> JsonObject:
     return {key: value for key, value in obj.items() if key != "kind" and key != "apiVersion" and value is not None}
+
+
+class FieldValidation(StrEnum):
+    """What to do about fields that the kind does not have."""
+
+    IGNORE = "Ignore"
+    WARN = "Warn"
+    STRICT = "Strict"
+
+
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a write is to be carried out."""
+
+    is_dry: bool = False
+    validation: FieldValidation = FieldValidation.WARN
+
+
+_PLAIN = WriteOptions()
+
+
+def read_write_options(request: Request) -> WriteOptions:
+    if not request.query:
+        return _PLAIN
+    wish = request.query.get("fieldValidation", "") or FieldValidation.WARN
+    try:
+        validation = FieldValidation(wish)
+    except ValueError:
+        supported = tuple(FieldValidation)
+        error = not_supported("fieldValidation", wish, supported)
+        raise invalid_kind("CreateOptions", "meta.k8s.io", "", [error]) from None
+    return WriteOptions(is_dry=is_dry_run(request), validation=validation)
 
 
 def is_dry_run(request: Request) -> bool:
@@ -87,7 +122,7 @@ def read_delete_options(request: Request) -> DeleteOptions:
     """From the body, or, as a shorthand, from the query."""
     try:
         options = _delete_options.decode(request.body) if request.body else _options_in_query(request)
-    except (msgspec.ValidationError, msgspec.DecodeError) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise bad_request(f"DeleteOptions cannot be read: {problem}") from None
     if options.propagation_policy not in (None, *_POLICIES):
         raise invalid_kind(

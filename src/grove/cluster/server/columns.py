@@ -16,6 +16,7 @@ from grove.api.meta import JsonObject
 from grove.cluster.crds import Column, custom_kinds
 from grove.cluster.resources import Served
 from grove.cluster.server.ages import age_of
+from grove.cluster.server.loose import items, part
 from grove.cluster.server.pod_cells import POD_COLUMNS, pod_cells
 
 Cells = list[Any]
@@ -107,10 +108,10 @@ def _path(text: str) -> Callable[[JsonObject], Any]:
 def _follow(found: Any, step: re.Match[str]) -> Any:
     if field := step["field"]:
         return found.get(field) if isinstance(found, dict) else None
-    items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    matches = items(found)
     if key := step["key"]:
-        items = [item for item in items if item.get(key) == step["wanted"]]
-    return items[0] if items else None
+        matches = [item for item in matches if item.get(key) == step["wanted"]]
+    return matches[0] if matches else None
 
 
 # Built-in kinds
@@ -129,8 +130,8 @@ def _namespace(obj: JsonObject, now: datetime) -> Cells:
 
 
 def _node(obj: JsonObject, now: datetime) -> Cells:
-    info = _part(_status(obj).get("nodeInfo"))
-    addresses = {each.get("type"): each.get("address") for each in _items(_status(obj).get("addresses"))}
+    info = part(_status(obj).get("nodeInfo"))
+    addresses = {each.get("type"): each.get("address") for each in items(_status(obj).get("addresses"))}
     return [
         obj["metadata"]["name"],
         _node_state(obj),
@@ -146,7 +147,7 @@ def _node(obj: JsonObject, now: datetime) -> Cells:
 
 
 def _node_state(obj: JsonObject) -> str:
-    ready = [each.get("status") for each in _items(_status(obj).get("conditions")) if each.get("type") == "Ready"]
+    ready = [each.get("status") for each in items(_status(obj).get("conditions")) if each.get("type") == "Ready"]
     states = ["Unknown" if not ready else "Ready" if ready[0] == "True" else "NotReady"]
     if _spec(obj).get("unschedulable"):
         states.append("SchedulingDisabled")
@@ -160,9 +161,9 @@ def _node_roles(obj: JsonObject) -> str:
 
 
 def _event(obj: JsonObject, now: datetime) -> Cells:
-    about = _part(obj.get("involvedObject"))
+    about = part(obj.get("involvedObject"))
     first = obj.get("firstTimestamp") or obj.get("eventTime")
-    source = _part(obj.get("source"))
+    source = part(obj.get("source"))
     return [
         age_of(obj.get("lastTimestamp") or first, now),
         obj.get("type", ""),
@@ -179,7 +180,7 @@ def _event(obj: JsonObject, now: datetime) -> Cells:
 
 def _service(obj: JsonObject, now: datetime) -> Cells:
     spec = _spec(obj)
-    ports = [_port(port) for port in _items(spec.get("ports"))]
+    ports = [_port(port) for port in items(spec.get("ports"))]
     external = spec.get("externalIPs") or ([spec["externalName"]] if spec.get("externalName") else [])
     return [
         obj["metadata"]["name"],
@@ -188,7 +189,7 @@ def _service(obj: JsonObject, now: datetime) -> Cells:
         ",".join(map(str, external)) or _NONE,
         ",".join(ports) or _NONE,
         _age(obj, now),
-        ",".join(f"{key}={value}" for key, value in _part(spec.get("selector")).items()) or _NONE,
+        ",".join(f"{key}={value}" for key, value in part(spec.get("selector")).items()) or _NONE,
     ]
 
 
@@ -198,16 +199,16 @@ def _port(port: JsonObject) -> str:
 
 
 def _configmap(obj: JsonObject, now: datetime) -> Cells:
-    count = len(_part(obj.get("data"))) + len(_part(obj.get("binaryData")))
+    count = len(part(obj.get("data"))) + len(part(obj.get("binaryData")))
     return [obj["metadata"]["name"], count, _age(obj, now)]
 
 
 def _secret(obj: JsonObject, now: datetime) -> Cells:
-    return [obj["metadata"]["name"], obj.get("type", "Opaque"), len(_part(obj.get("data"))), _age(obj, now)]
+    return [obj["metadata"]["name"], obj.get("type", "Opaque"), len(part(obj.get("data"))), _age(obj, now)]
 
 
 def _quota(obj: JsonObject, now: datetime) -> Cells:
-    hard, used = _part(_status(obj).get("hard")), _part(_status(obj).get("used"))
+    hard, used = part(_status(obj).get("hard")), part(_status(obj).get("used"))
     shown = {name: f"{name}: {used.get(name, 0)}/{hard[name]}" for name in sorted(hard)}
     limits = [text for name, text in shown.items() if name.startswith("limits.")]
     requests = [text for name, text in shown.items() if not name.startswith("limits.")]
@@ -219,11 +220,11 @@ def _lease(obj: JsonObject, now: datetime) -> Cells:
 
 
 def _autoscaler(obj: JsonObject, now: datetime) -> Cells:
-    spec, target = _spec(obj), _part(_spec(obj).get("scaleTargetRef"))
+    spec, target = _spec(obj), part(_spec(obj).get("scaleTargetRef"))
     return [
         obj["metadata"]["name"],
         f"{target.get('kind', '')}/{target.get('name', '')}",
-        f"{len(_items(spec.get('metrics')))} metrics" if spec.get("metrics") else _NONE,
+        f"{len(items(spec.get('metrics')))} metrics" if spec.get("metrics") else _NONE,
         spec.get("minReplicas", 1),
         spec.get("maxReplicas", 0),
         _status(obj).get("currentReplicas", 0),
@@ -232,7 +233,7 @@ def _autoscaler(obj: JsonObject, now: datetime) -> Cells:
 
 
 def _revision(obj: JsonObject, now: datetime) -> Cells:
-    owners = [each for each in _items(obj["metadata"].get("ownerReferences")) if each.get("controller")]
+    owners = [each for each in items(obj["metadata"].get("ownerReferences")) if each.get("controller")]
     owner = f"{owners[0].get('kind', '').lower()}/{owners[0].get('name', '')}" if owners else _NONE
     return [obj["metadata"]["name"], owner, obj.get("revision", 0), _age(obj, now)]
 
@@ -248,20 +249,11 @@ def _definition_row(obj: JsonObject, now: datetime) -> Cells:
 
 
 def _spec(obj: JsonObject) -> JsonObject:
-    return _part(obj.get("spec"))
+    return part(obj.get("spec"))
 
 
 def _status(obj: JsonObject) -> JsonObject:
-    return _part(obj.get("status"))
-
-
-def _part(value: Any) -> JsonObject:
-    """Users may have written anything: a table shows what it can."""
-    return value if isinstance(value, dict) else {}
-
-
-def _items(value: Any) -> list[JsonObject]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return part(obj.get("status"))
 
 
 _BUILT_IN: dict[str, tuple[tuple[str, ...], Row]] = {

@@ -2,7 +2,8 @@
 
 from grove.api.meta import JsonObject
 from grove.cluster.resources import NAMESPACES, Served
-from grove.cluster.server.bodies import is_dry_run, read_object
+from grove.cluster.server.bodies import read_object, read_write_options
+from grove.cluster.server.conformity import refused_body, schema_errors, without_unknown_fields
 from grove.cluster.server.context import Context
 from grove.cluster.server.kinds import creation_errors, prepared_for_creation
 from grove.cluster.server.metadata import MetaShape, born_metadata, metadata_errors, read_shape
@@ -24,20 +25,22 @@ def create(context: Context, target: Target, request: Request) -> Response:
     served = target.served
     if served.namespaced and not target.namespace:
         raise method_not_allowed()
+    options = read_write_options(request)
     given = read_object(served, request)
     shape = read_shape(served, given)
     _check_place(target, shape)
+    given = without_unknown_fields(context, served, given, validation=options.validation, refusal=refused_body)
     obj = _born(context, target, given, shape)
     name = obj["metadata"]["name"]
     if served.namespaced:
         _check_namespace(context, served, target.namespace, name)
     obj = prepared_for_creation(context, served, obj)
     obj = context.admit(target, name, obj, None)
-    if errors := metadata_errors(served, obj["metadata"]) + creation_errors(served, obj):
+    if errors := metadata_errors(served, obj["metadata"]) + creation_errors(served, obj) + schema_errors(served, obj):
         raise invalid(served, name, errors)
     context.quotas.check(served, target.namespace, obj)
     _check_name_is_free(context, served, target.namespace, name)
-    if is_dry_run(request):
+    if options.is_dry:
         return Response(status=201, body=draft(target.namespace, name, obj, 0).data)
     return Response(status=201, body=context.store.put(served, target.namespace, name, obj).data)
 

@@ -20,6 +20,8 @@ from grove.kube.transport import Request, Response
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
+# Thirty years: the end of a longer time would not be a date any more.
+_LONGEST_GRACE = 10**9
 _UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
@@ -122,7 +124,7 @@ def _grace(served: Served, obj: JsonObject, options: DeleteOptions) -> int:
         wanted = obj["metadata"].get("deletionGracePeriodSeconds", 0)
     else:
         wanted = spec.get("terminationGracePeriodSeconds", 30)
-    return 1 if wanted < 0 else int(wanted)
+    return 1 if wanted < 0 else min(int(wanted), _LONGEST_GRACE)
 
 
 def _leaving(context: Context, metadata: JsonObject, grace: int) -> JsonObject:

@@ -229,7 +229,9 @@ def _operation(served: Served, action: str, queries: Iterable[str], bodies: tupl
         "parameters": [
             {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}} for name in queries
         ],
-        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": _answer(served, action)}}}},
+        "responses": {
+            "200": {"description": "OK", "content": {"application/json": {"schema": _answer(served, action)}}}
+        },
         "x-kubernetes-action": action,
         _GVK: _kind_of(served),
     }

@@ -8,7 +8,8 @@ from grove.cluster.patches.json_patch import apply_json_patch
 from grove.cluster.patches.merge import apply_merge_patch
 from grove.cluster.patches.strategic import apply_strategic_patch
 from grove.cluster.resources import Served
-from grove.cluster.server.bodies import decode_json, is_dry_run
+from grove.cluster.server.bodies import decode_json, read_write_options
+from grove.cluster.server.conformity import refused_patch
 from grove.cluster.server.context import Context
 from grove.cluster.server.read import find_entry
 from grove.cluster.server.status_errors import bad_request, rejected_patch, unsupported_media_type
@@ -17,22 +18,35 @@ from grove.cluster.server.update import change_object
 from grove.kube import transport
 from grove.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
 
+_ACCEPTED_CUSTOM = (JSON_PATCH, MERGE_PATCH)
+_ACCEPTED = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
+
 
 def patch(context: Context, target: Target, request: Request) -> Response:
+    options = read_write_options(request)
+    check_patch_type(target.served, request)
     entry = find_entry(context, target)
     candidate = patched(target.served, request, entry.obj)
-    changed = change_object(context, target, entry, candidate, is_dry=is_dry_run(request))
+    changed = change_object(context, target, entry, candidate, options, refusal=refused_patch)
     return Response(status=200, body=changed.data)
+
+
+def check_patch_type(served: Served, request: Request) -> None:
+    """Raises 415; also for server-side apply, which would otherwise create what is not there."""
+    accepted = _ACCEPTED_CUSTOM if served.is_custom else _ACCEPTED
+    if _patch_type(request) not in accepted:
+        raise unsupported_media_type(accepted)
+
+
+def _patch_type(request: Request) -> str:
+    return request.content_type.partition(";")[0]
 
 
 def patched(served: Served, request: Request, obj: JsonObject) -> JsonObject:
     """The object that the patch in the body makes of `obj`; parts it does not touch are shared."""
-    content_type = request.content_type.partition(";")[0]
-    accepted = (JSON_PATCH, MERGE_PATCH) if served.is_custom else (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
-    if content_type not in accepted:
-        raise unsupported_media_type(accepted)
+    check_patch_type(served, request)
     try:
-        result = _apply(content_type, obj, decode_json(request))
+        result = _apply(_patch_type(request), obj, decode_json(request))
     except PatchInvalidError as problem:
         raise bad_request(str(problem)) from None
     except PatchConflictError as problem:

@@ -5,6 +5,7 @@ from typing import Any
 
 from grove.api.meta import JsonObject
 from grove.cluster.server.ages import age_of
+from grove.cluster.server.loose import items, part
 
 POD_COLUMNS = (
     "Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node", "+Readiness Gates",
@@ -13,12 +14,12 @@ _NONE = "<none>"
 
 
 def pod_cells(pod: JsonObject, now: datetime) -> list[Any]:
-    metadata, spec, status = pod["metadata"], _part(pod.get("spec")), _part(pod.get("status"))
-    statuses = _items(status.get("containerStatuses"))
-    ready_count = sum(1 for each in statuses if each.get("ready") and "running" in _part(each.get("state")))
+    metadata, spec, status = pod["metadata"], part(pod.get("spec")), part(pod.get("status"))
+    statuses = items(status.get("containerStatuses"))
+    ready_count = sum(1 for each in statuses if each.get("ready") and "running" in part(each.get("state")))
     return [
         metadata["name"],
-        f"{ready_count}/{len(_items(spec.get('containers')))}",
+        f"{ready_count}/{len(items(spec.get('containers')))}",
         _status_word(metadata, spec, status),
         _restarts(statuses, now),
         age_of(metadata.get("creationTimestamp"), now),
@@ -39,17 +40,17 @@ def _status_word(metadata: JsonObject, spec: JsonObject, status: JsonObject) -> 
 
 
 def _is_gated(spec: JsonObject, status: JsonObject) -> bool:
-    conditions = _items(status.get("conditions"))
+    conditions = items(status.get("conditions"))
     reasons = [each.get("reason") for each in conditions if each.get("type") == "PodScheduled"]
     return bool(spec.get("schedulingGates")) or "SchedulingGated" in reasons
 
 
 def _starting_word(spec: JsonObject, status: JsonObject) -> str:
     """While init containers run: which of them, or what it failed with."""
-    count = len(_items(spec.get("initContainers")))
-    for index, each in enumerate(_items(status.get("initContainerStatuses"))):
-        state = _part(each.get("state"))
-        ended, waiting = _part(state.get("terminated")), _part(state.get("waiting"))
+    count = len(items(spec.get("initContainers")))
+    for index, each in enumerate(items(status.get("initContainerStatuses"))):
+        state = part(each.get("state"))
+        ended, waiting = part(state.get("terminated")), part(state.get("waiting"))
         if "terminated" in state and not ended.get("exitCode"):
             continue
         if "terminated" in state:
@@ -63,12 +64,12 @@ def _starting_word(spec: JsonObject, status: JsonObject) -> str:
 def _container_word(status: JsonObject) -> str:
     """The first container that waits or has ended speaks for the pod, unless another one runs and is ready."""
     word, is_running = "", False
-    for each in reversed(_items(status.get("containerStatuses"))):
-        state = _part(each.get("state"))
-        if reason := _part(state.get("waiting")).get("reason"):
+    for each in reversed(items(status.get("containerStatuses"))):
+        state = part(each.get("state"))
+        if reason := part(state.get("waiting")).get("reason"):
             word = str(reason)
         elif "terminated" in state:
-            word = _end_word(_part(state["terminated"]))
+            word = _end_word(part(state["terminated"]))
         elif each.get("ready") and "running" in state:
             is_running = True
     if word == "Completed" and is_running:
@@ -85,29 +86,19 @@ def _end_word(ended: JsonObject) -> str:
 
 
 def _is_ready(status: JsonObject) -> bool:
-    return any(
-        each.get("type") == "Ready" and each.get("status") == "True" for each in _items(status.get("conditions"))
-    )
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in items(status.get("conditions")))
 
 
 def _restarts(statuses: list[JsonObject], now: datetime) -> str:
     count = sum(int(each.get("restartCount") or 0) for each in statuses)
-    ends = [_part(_part(each.get("lastState")).get("terminated")).get("finishedAt") for each in statuses]
+    ends = [part(part(each.get("lastState")).get("terminated")).get("finishedAt") for each in statuses]
     last = max((str(end) for end in ends if end), default="")
     return f"{count} ({age_of(last, now)} ago)" if count and last else str(count)
 
 
 def _readiness_gates(spec: JsonObject, status: JsonObject) -> str:
-    gates = [gate.get("conditionType") for gate in _items(spec.get("readinessGates"))]
+    gates = [gate.get("conditionType") for gate in items(spec.get("readinessGates"))]
     if not gates:
         return _NONE
-    true = [each.get("type") for each in _items(status.get("conditions")) if each.get("status") == "True"]
+    true = [each.get("type") for each in items(status.get("conditions")) if each.get("status") == "True"]
     return f"{sum(1 for gate in gates if gate in true)}/{len(gates)}"
-
-
-def _part(value: Any) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _items(value: Any) -> list[JsonObject]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -1,25 +1,30 @@
 """The API server: takes requests apart, hands them to the verbs, and answers. No sockets here.
 
-Transports: `cluster/inprocess.py`. Each verb has a file beside this one.
+Transports: `cluster/inprocess.py`, `cluster/http/`. Each verb has a file beside this one.
 """
 
 from collections.abc import Callable, Iterable
 from random import Random
+from typing import assert_never
 
 from grove.api.admission import AdmissionControl
 from grove.clock import Clock
 from grove.cluster.resources import NAMESPACES, PODS
-from grove.cluster.server import discovery, openapi
+from grove.cluster.server import discovery, openapi, reviews
 from grove.cluster.server.bind import bind
 from grove.cluster.server.context import Context
 from grove.cluster.server.create import create
 from grove.cluster.server.delete import delete, delete_collection
 from grove.cluster.server.finalize import finalize
+from grove.cluster.server.forms import Form, form_of, metadata_only
+from grove.cluster.server.logs import NO_LOGS, LogSource, read_log
+from grove.cluster.server.newer_events import in_newer_shape
 from grove.cluster.server.patch import patch
 from grove.cluster.server.quota import QuotaLedger
 from grove.cluster.server.read import read_list, read_one
 from grove.cluster.server.scale import read_scale, write_scale
-from grove.cluster.server.status_errors import RefusedError, method_not_allowed, unknown_path
+from grove.cluster.server.status_errors import RefusedError, bad_request, method_not_allowed, unknown_path
+from grove.cluster.server.table import as_table, included_of
 from grove.cluster.server.targets import Target, find_target
 from grove.cluster.server.update import replace
 from grove.cluster.server.watch import WatchStream, is_watch, open_stream
@@ -42,6 +47,7 @@ class ApiServer:
         *,
         admission: AdmissionControl | None = None,
         history: int = 100_000,
+        logs: LogSource = NO_LOGS,
         observers: Iterable[Observer] = (),
     ) -> None:
         self.clock = clock
@@ -49,7 +55,8 @@ class ApiServer:
         # Called with every request (watches excepted) and its answer.
         self.observers = list(observers)
         # What is not about objects: discovery and the like, by path.
-        self._pages = {**discovery.pages(), **openapi.pages()}
+        self._pages = {**discovery.pages(), **openapi.pages(), **reviews.pages()}
+        self._logs = logs
         self._ledger = QuotaLedger(self.store)
         self._context = Context(self.store, clock, random, quotas=self._ledger, admission=admission)
         for name in _FIRST_NAMESPACES:
@@ -60,9 +67,11 @@ class ApiServer:
         self._context.warnings.clear()
         try:
             page = self._pages.get(request.path)
-            response = self._dispatch(find_target(request), request) if page is None else page(request)
+            response = self._answer(request) if page is None else page(request)
         except RefusedError as refused:
             response = refused.response()
+        except RecursionError:
+            response = bad_request("the body is nested too deeply").response()
         else:
             self._ledger.settle()
         if self._context.warnings:
@@ -80,6 +89,32 @@ class ApiServer:
             return open_stream(self._context, target, request)
         except RefusedError as refused:
             raise refused.api_error() from None
+
+    def _answer(self, request: Request) -> Response:
+        target = find_target(request)
+        if not request.accept and not target.is_newer_event:
+            return self._dispatch(target, request)
+        form = form_of(request.accept)
+        if target.is_newer_event and request.method != "GET":
+            raise method_not_allowed()
+        return self._formed(form, target, request, self._dispatch(target, request))
+
+    def _formed(self, form: Form, target: Target, request: Request, response: Response) -> Response:
+        """The answer in the form that the client wants; deletes and subresources have but one."""
+        if request.method == "DELETE" or target.subresource not in ("", "status"):
+            return response
+        match form:
+            case Form.TABLE:
+                body = as_table(target.served, response.body, included_of(request), self.clock.now())
+            case Form.METADATA:
+                body = metadata_only(response.body)
+            case Form.OBJECT if target.is_newer_event:
+                body = in_newer_shape(response.body)
+            case Form.OBJECT:
+                return response
+            case _:
+                assert_never(form)
+        return Response(status=response.status, body=body, headers=response.headers)
 
     def _dispatch(self, target: Target, request: Request) -> Response:
         if target.subresource:
@@ -116,11 +151,13 @@ class ApiServer:
                 return read_scale(self._context, target)
             case ("scale", "PUT" | "PATCH") if served.scale_selector:
                 return write_scale(self._context, target, request)
+            case ("log", "GET") if served is PODS:
+                return read_log(self._context, target, request, self._logs)
             case ("binding", "POST") if served is PODS:
                 return bind(self._context, target, request)
             case ("finalize", "PUT") if served is NAMESPACES:
                 return finalize(self._context, target, request)
-            case ("status" | "scale" | "binding" | "finalize", _) if _is_served(target):
+            case ("status" | "scale" | "binding" | "log" | "finalize", _) if _is_served(target):
                 raise method_not_allowed()
             case _:
                 raise unknown_path()

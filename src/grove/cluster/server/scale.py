@@ -4,7 +4,8 @@ import msgspec
 
 from grove.api.fielderrors import invalid
 from grove.api.meta import JsonObject
-from grove.cluster.server.bodies import decode_json, is_dry_run
+from grove.cluster.server.bodies import decode_json, read_write_options
+from grove.cluster.server.conformity import refused_patch
 from grove.cluster.server.context import Context
 from grove.cluster.server.patch import patched
 from grove.cluster.server.read import find_entry
@@ -21,13 +22,14 @@ def read_scale(context: Context, target: Target) -> Response:
 
 def write_scale(context: Context, target: Target, request: Request) -> Response:
     """PUT or PATCH."""
+    options = read_write_options(request)
     entry = find_entry(context, target)
     current = _scale_of(target, entry)
     scale = patched(target.served, request, current) if request.method == "PATCH" else decode_json(request)
     replicas = _wanted(target, entry, scale)
     spec = {**(entry.obj.get("spec") or {}), "replicas": replicas}
     candidate = {**entry.obj, "spec": spec}
-    return _response(target, change_object(context, target, entry, candidate, is_dry=is_dry_run(request)))
+    return _response(target, change_object(context, target, entry, candidate, options, refusal=refused_patch))
 
 
 def _wanted(target: Target, entry: Entry, scale: object) -> int:

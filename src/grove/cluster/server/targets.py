@@ -1,12 +1,13 @@
-"""From a request's path to what it is about. Discovery and the like will have their places here."""
+"""From a request's path to what it is about. Paths that are not about objects: `discovery.py`, `openapi.py`."""
 
 import msgspec
 
-from grove.cluster.resources import SERVED, Served
+from grove.cluster.resources import EVENTS, SERVED, Served
 from grove.cluster.server.status_errors import unknown_path
 from grove.kube.transport import Request
 
 _BY_PLACE = {(served.group, served.version, served.plural): served for served in SERVED}
+_BY_PLACE["events.k8s.io", "v1", "events"] = EVENTS
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
@@ -18,6 +19,8 @@ class Target(msgspec.Struct, frozen=True):
     namespace: str
     name: str = ""
     subresource: str = ""
+    # Events asked for as those of their newer group.
+    is_newer_event: bool = False
 
     @property
     def scope(self) -> str | None:
@@ -33,13 +36,15 @@ def find_target(request: Request) -> Target:
     else:
         namespace = ""
     served = _BY_PLACE.get((group, version, rest[0])) if rest else None
+    is_newer_event = served is EVENTS and group != ""
     if served is None or len(rest) > 3 or "" in rest:
         raise unknown_path()
     if bool(namespace) and not served.namespaced:
         raise unknown_path()
     if served.namespaced and not namespace and len(rest) > 1:
         raise unknown_path()
-    return Target(served, namespace, *rest[1:])
+    name, subresource = (*rest[1:], "", "")[:2]
+    return Target(served, namespace, name, subresource, is_newer_event)
 
 
 def _split(path: str) -> tuple[str, str, list[str]]:

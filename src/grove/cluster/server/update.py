@@ -4,7 +4,8 @@ from grove.api.fielderrors import FieldError
 from grove.api.fielderrors import invalid as invalid_field
 from grove.api.meta import JsonObject
 from grove.cluster.resources import Served
-from grove.cluster.server.bodies import as_kind, is_dry_run, read_object
+from grove.cluster.server.bodies import WriteOptions, as_kind, read_object, read_write_options
+from grove.cluster.server.conformity import Refusal, refused_body, schema_errors, without_unknown_fields
 from grove.cluster.server.context import Context
 from grove.cluster.server.kinds import prepared_for_update, update_errors
 from grove.cluster.server.metadata import check_parts, metadata_errors, read_shape, updated_metadata
@@ -16,6 +17,7 @@ from grove.kube.transport import Request, Response
 
 
 def replace(context: Context, target: Target, request: Request) -> Response:
+    options = read_write_options(request)
     candidate = read_object(target.served, request)
     shape = read_shape(target.served, candidate)
     if shape.name != target.name:
@@ -26,15 +28,16 @@ def replace(context: Context, target: Target, request: Request) -> Response:
     if not shape.resource_version and not target.served.allows_blind_update:
         error = invalid_field("metadata.resourceVersion", "", "must be specified for an update")
         raise invalid(target.served, target.name, [error])
-    changed = change_object(context, target, entry, candidate, is_dry=is_dry_run(request))
+    changed = change_object(context, target, entry, candidate, options, refusal=refused_body)
     return Response(status=200, body=changed.data)
 
 
 def change_object(
-    context: Context, target: Target, entry: Entry, candidate: JsonObject, *, is_dry: bool = False
+    context: Context, target: Target, entry: Entry, candidate: JsonObject, options: WriteOptions, *, refusal: Refusal
 ) -> Entry:
     """Store what `candidate` asks for, as far as its subresource may: the main object or its status.
 
+    `refusal` is how this verb says that it met unknown fields, to a client that is strict about them.
     Nothing is stored when nothing changed. An object that only waited for its last finalizer goes.
     """
     served, old = target.served, entry.obj
@@ -42,14 +45,17 @@ def change_object(
     check_parts(served, candidate)
     if candidate["metadata"] is not old["metadata"]:
         _check_identity(target, old, candidate)
+    candidate = without_unknown_fields(context, served, candidate, old, validation=options.validation, refusal=refusal)
     if target.subresource == "status":
         new = _status_only(served, old, candidate)
+        if errors := schema_errors(served, new, old):
+            raise invalid(served, target.name, errors)
     else:
         new = _admitted(context, target, old, _all_but_status(served, old, candidate))
     if new == old:
         return entry
     new = _with_generation(served, old, new)
-    if is_dry:
+    if options.is_dry:
         return draft(entry.namespace, entry.name, new, entry.revision)
     if is_released(new):
         return context.store.remove(served, entry.namespace, entry.name, new)
@@ -100,7 +106,7 @@ def _admitted(context: Context, target: Target, old: JsonObject, new: JsonObject
     new = context.admit(target, target.name, prepared_for_update(served, old, new), old)
     if new["metadata"] is not old["metadata"]:
         errors += metadata_errors(served, new["metadata"])
-    if errors := errors + update_errors(served, old, new):
+    if errors := errors + update_errors(served, old, new) + schema_errors(served, new, old):
         raise invalid(served, target.name, errors)
     return new
 

@@ -6,17 +6,23 @@ behind the history is told so (410).
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
 from grove.api.fielderrors import forbidden
 from grove.cluster.server.context import Context
+from grove.cluster.server.forms import Form, form_of, partial_object
+from grove.cluster.server.newer_events import newer_line
 from grove.cluster.server.read import select_entries, selection_of
 from grove.cluster.server.selectors import Selection
 from grove.cluster.server.status_errors import RefusedError, bad_request, fell_behind, invalid_kind, too_old
+from grove.cluster.server.table import included_of, table_lines
 from grove.cluster.server.targets import Target
 from grove.cluster.store import Change, ChangeType, CompactedError, Entry, Storage, Table
 from grove.kube.transport import Request
+
+Translation = Callable[[bytes], bytes]
 
 _BOOKMARK_SECONDS = 60.0
 _SHORTEST_DEFAULT, _LONGEST_DEFAULT = 1800, 3600
@@ -35,12 +41,14 @@ def open_stream(context: Context, target: Target, request: Request) -> "WatchStr
         raise invalid_kind("ListOptions", "meta.k8s.io", "", [forbidden("sendInitialEvents", problem)])
     seconds = _whole(query.get("timeoutSeconds", ""), "timeoutSeconds")
     selection = selection_of(target, request)
+    translate = _translation(context, target, request)
     stream = WatchStream(
         context.store,
         target,
         selection,
         timeout=seconds or context.random.randint(_SHORTEST_DEFAULT, _LONGEST_DEFAULT),
         has_bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
+        translate=translate,
     )
     revision = _whole(query.get("resourceVersion", ""), "resourceVersion")
     if revision:
@@ -48,6 +56,24 @@ def open_stream(context: Context, target: Target, request: Request) -> "WatchStr
     else:
         stream.start_with(select_entries(context, target, selection))
     return stream
+
+
+def _translation(context: Context, target: Target, request: Request) -> Translation | None:
+    """From lines with objects to the form that the client wants; none: as they are."""
+    match form_of(request.accept):
+        case Form.TABLE:
+            return table_lines(target.served, included_of(request), context.clock.now)
+        case Form.METADATA:
+            return _metadata_line
+        case _:
+            return newer_line if target.is_newer_event else None
+
+
+def _metadata_line(line: bytes) -> bytes:
+    event = msgspec.json.decode(line)
+    return (
+        line if event["type"] == "ERROR" else msgspec.json.encode({**event, "object": partial_object(event["object"])})
+    )
 
 
 def _whole(text: str, field: str) -> int:
@@ -60,7 +86,14 @@ class WatchStream:
     """An async iterator of lines. It ends at its time-out, when closed, or after an error line."""
 
     def __init__(
-        self, store: Storage, target: Target, selection: Selection, *, timeout: float, has_bookmarks: bool
+        self,
+        store: Storage,
+        target: Target,
+        selection: Selection,
+        *,
+        timeout: float,
+        has_bookmarks: bool,
+        translate: Translation | None = None,
     ) -> None:
         self._store = store
         self._table: Table = store.table(target.served)
@@ -69,6 +102,7 @@ class WatchStream:
         self._is_unfiltered = selection.is_everything and self._scope is None
         self._lines: deque[bytes] = deque()
         self._cursor = self._table.end
+        self._translate = translate
         self._has_bookmarks = has_bookmarks
         self._is_bookmark_due = False
         # Expired: what already happened is still told. Closed: nothing is.
@@ -138,6 +172,10 @@ class WatchStream:
             self._waiter.set_result(None)
 
     def _next_line(self) -> bytes | None:
+        line = self._next_object_line()
+        return line if line is None or self._translate is None else self._translate(line)
+
+    def _next_object_line(self) -> bytes | None:
         if self._lines:
             return self._lines.popleft()
         if self._is_closed:

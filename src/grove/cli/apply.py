@@ -1,0 +1,68 @@
+"""`grove apply -f FILE`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grove.cli.options import Context, Kubeconfig, Namespace, Output
+from grove.cli.output import Format, say, say_error, say_json_line
+from grove.errors import UserError
+
+if TYPE_CHECKING:
+    from grove.cli.applying import Applied
+    from grove.cli.manifests import Document
+    from grove.kube.transport import Transport
+
+Files = Annotated[
+    list[Path], typer.Option("--filename", "-f", help="A manifest; `-` is standard input.", metavar="FILE")
+]
+
+
+def apply(
+    filename: Files,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Create or change what manifests say."""
+    from grove.cli.connection import run
+    from grove.cli.manifests import read_documents
+
+    documents = [document for path in filename for document in read_documents(path)]
+    run(_apply(documents, namespace, kubeconfig, context, output))
+
+
+async def _apply(
+    documents: "list[Document]", namespace: str, kubeconfig: Path | None, context: str, output: Format
+) -> None:
+    from grove.cli.connection import connect
+
+    async with connect(kubeconfig, context, namespace) as connection:
+        await apply_all(connection.transport, documents, connection.namespace, output)
+
+
+async def apply_all(transport: "Transport", documents: "list[Document]", namespace: str, output: Format) -> None:
+    """All of them, telling as it goes; those that are refused are told together at the end."""
+    from grove.cli.applying import Refused, apply_document
+
+    refused: list[str] = []
+    for document in documents:
+        try:
+            one = await apply_document(transport, document, namespace)
+        except Refused as error:
+            refused.append(str(error))
+            continue
+        _tell(one, output)
+    if refused:
+        raise UserError("\n".join(refused))
+
+
+def _tell(applied: "Applied", output: Format) -> None:
+    if output is Format.JSON:
+        say_json_line(applied)
+        return
+    for warning in applied.warnings:
+        say_error(f"Warning: {warning}")
+    say(str(applied))

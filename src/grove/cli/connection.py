@@ -1,0 +1,59 @@
+"""From the flags of a command to a client of the cluster they mean, with errors in words for people."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from grove.clock import Clock, LoopClock
+from grove.errors import UserError
+from grove.kube.client import Client
+from grove.kube.config import Access, find_access
+from grove.kube.errors import ApiError, ConnectionLost
+from grove.kube.http import HttpTransport
+from grove.kube.transport import Transport
+
+R = TypeVar("R")
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    client: Client
+    transport: Transport
+    clock: Clock
+    # What `-n` says, or the context.
+    namespace: str
+
+
+def run(main: Coroutine[Any, Any, R]) -> R:
+    return asyncio.run(main)
+
+
+@asynccontextmanager
+async def connect(kubeconfig: Path | None, context: str, namespace: str) -> AsyncIterator[Connection]:
+    access = find_access(os.environ, kubeconfig=kubeconfig, context=context)
+    clock = LoopClock.starting_now()
+    async with HttpTransport(access, clock) as transport:
+        try:
+            yield Connection(
+                client=Client(transport, clock),
+                transport=transport,
+                clock=clock,
+                namespace=namespace or access.namespace,
+            )
+        except ApiError as error:
+            raise _in_words(error, access) from error
+
+
+def _in_words(error: ApiError, access: Access) -> UserError:
+    where = f"{access.server} (from {access.source})"
+    if isinstance(error, ConnectionLost):
+        return UserError(f"cannot reach {where}: {error.message}; is the cluster running? `grove up` starts one")
+    if error.code == 401:
+        return UserError(f"{where} does not accept these credentials; renew them (`grove up` writes new ones)")
+    if error.code == 404 and "could not find the requested resource" in error.message:
+        return UserError(f"{where} does not know Grove's kinds; install them: grove crds | kubectl apply -f -")
+    return UserError(f"{error.message} ({error.code} from {access.server})")

@@ -1,0 +1,77 @@
+"""`grove delete pcs/NAME`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grove.cli.options import Context, Kubeconfig, Namespace, Output, Target, parse_target
+from grove.cli.output import Format, say, say_json
+from grove.errors import UserError
+
+if TYPE_CHECKING:
+    from grove.cli.connection import Connection
+
+LOOK_SECONDS = 0.2
+
+
+class Wait(StrEnum):
+    YES = "true"
+    NO = "false"
+
+
+Targets = Annotated[list[str], typer.Argument(help="What to delete, such as pcs/chat.", metavar="KIND/NAME...")]
+WaitOption = Annotated[Wait, typer.Option("--wait", help="Wait until everything is gone.")]
+
+
+def delete(
+    targets: Targets,
+    wait: WaitOption = Wait.YES,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Delete sets, and with them everything they own."""
+    from grove.cli.connection import run
+
+    parsed = [parse_target(target) for target in targets]
+    run(_delete(parsed, wait is Wait.YES, namespace, kubeconfig, context, output))
+
+
+async def _delete(
+    targets: list[Target], is_waiting: bool, namespace: str, kubeconfig: Path | None, context: str, output: Format
+) -> None:
+    from grove.cli.connection import connect
+
+    async with connect(kubeconfig, context, namespace) as connection:
+        for target in targets:
+            await _delete_one(connection, target, is_waiting)
+            if output is Format.TEXT:
+                say(f"{target} deleted")
+    if output is Format.JSON:
+        say_json([{"kind": target.kind, "name": target.name, "action": "deleted"} for target in targets])
+
+
+async def _delete_one(connection: "Connection", target: Target, is_waiting: bool) -> None:
+    from grove.cli.kinds import RESOURCES
+    from grove.kube.errors import ApiError
+
+    resource = RESOURCES[target.kind]
+    namespace = connection.namespace
+    try:
+        uid = (await connection.client.get(resource, namespace, target.name)).metadata.uid
+    except ApiError as error:
+        if error.is_not_found and error.reason == "NotFound" and target.name in error.message:
+            raise UserError(f"no {target} in namespace {namespace!r}; check the name, and -n") from error
+        raise
+    left = await connection.client.delete(resource, namespace, target.name, uid=uid)
+    while is_waiting and left is not None and left.metadata.uid == uid:
+        await connection.clock.sleep(LOOK_SECONDS)
+        try:
+            left = await connection.client.get(resource, namespace, target.name)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            left = None

@@ -1,0 +1,128 @@
+"""What `grove why` does: reads one set as the operator does, plans as it would, and has the plan explained.
+
+It runs against any cluster and writes nothing.
+"""
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+from grove.api import labels
+from grove.api.meta import Condition, ObjectMeta, Uid, Wire, is_condition_true
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.cli.kinds import RESOURCES
+from grove.cli.options import Target
+from grove.controller.caches import Caches
+from grove.controller.failures import FailureBook
+from grove.controller.observe import Observer
+from grove.errors import Bug, UserError
+from grove.kube.client import Client
+from grove.kube.errors import ApiError
+from grove.planner.explain import Explainer, told_failures
+from grove.planner.plan import plan
+from grove.planner.sentences import Sentence
+from grove.planner.snapshot import Snapshot
+
+
+class _NodeStatus(Wire):
+    conditions: tuple[Condition, ...] = ()
+
+
+class _Node(Wire):
+    metadata: ObjectMeta
+    status: _NodeStatus = _NodeStatus()
+
+
+async def explain(client: Client, now: datetime, namespace: str, target: Target) -> tuple[Sentence, ...]:
+    pcs = await _set_of(client, namespace, target)
+    caches, failures = Caches(), FailureBook()
+    observer = Observer(caches, failures, lambda _: None)
+    await _read(client, pcs, caches)
+    uid = pcs.metadata.uid
+    snapshot = _with_told_failures(_seen(observer, uid), observer, failures, uid, now)
+    lost = await _lost_nodes(client, caches)
+    explainer = Explainer(snapshot, plan(snapshot, now), now, lost)
+    match target.kind:
+        case "podcliqueset":
+            return explainer.of_set()
+        case "podcliquescalinggroup":
+            return explainer.of_group(target.name)
+        case "podgang":
+            return explainer.of_gang(target.name)
+        case "podclique":
+            return explainer.of_clique(target.name)
+        case _:
+            return explainer.of_pod(target.name)
+
+
+async def _set_of(client: Client, namespace: str, target: Target) -> PodCliqueSet:
+    """The set that an object belongs to; every object of a set carries its name."""
+    try:
+        found = await client.get(RESOURCES[target.kind], namespace, target.name)
+    except ApiError as error:
+        if not error.is_not_found or "could not find" in error.message:
+            raise
+        raise UserError(f"no {target} in namespace {namespace!r}; check the name, and -n") from error
+    if isinstance(found, PodCliqueSet):
+        return found
+    name = found.metadata.labels.get(labels.PART_OF, "")
+    is_ours = found.metadata.labels.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
+    if not (is_ours and name):
+        raise UserError(f"{target} does not belong to a PodCliqueSet; `kubectl describe {target}` may tell more")
+    try:
+        return await client.get(PODCLIQUESETS, namespace, name)
+    except ApiError as error:
+        if error.is_not_found:
+            raise UserError(f"the set {name!r} of {target} is gone; {target} follows soon") from error
+        raise
+
+
+async def _read(client: Client, pcs: PodCliqueSet, caches: Caches) -> None:
+    selector = labels.selector(labels.default_labels(pcs.metadata.name))
+    kinds: tuple[Resource[Any], ...] = (GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES)
+    listings = await asyncio.gather(
+        *(client.list(kind, namespace=pcs.metadata.namespace, label_selector=selector) for kind in kinds)
+    )
+    caches.sets.observe(pcs)
+    for kind, listing in zip(kinds, listings, strict=True):
+        store = caches.store(kind)
+        store.apply_list(listing, store.begin_list())
+
+
+def _with_told_failures(
+    snapshot: Snapshot, observer: Observer, failures: FailureBook, set_uid: Uid, now: datetime
+) -> Snapshot:
+    """The refusals that the operator wrote down, in place of those it remembers."""
+    for replica in snapshot.replicas:
+        for clique in replica.cliques.values():
+            for failure in told_failures(clique, now):
+                failures.record(
+                    set_uid, replica.index, key=failure.key, code=failure.code,
+                    message=failure.message, now=failure.last_at,
+                )  # fmt: skip
+        observer.mark(set_uid, replica.index)
+    return _seen(observer, set_uid)
+
+
+def _seen(observer: Observer, set_uid: Uid) -> Snapshot:
+    snapshot = observer.snapshot(set_uid)
+    if snapshot is None:
+        raise Bug(f"set {set_uid} was just read and is not in the cache")
+    return snapshot
+
+
+async def _lost_nodes(client: Client, caches: Caches) -> frozenset[str]:
+    """Nodes that pods are on, and that do not answer or do not exist."""
+    used = {pod.spec.node_name for pod in caches.pods.values() if pod.spec.node_name}
+    if not used:
+        return frozenset()
+    try:
+        nodes = await client.list(NODES.viewed_as(_Node))
+    except ApiError as error:
+        # Not everybody who may see pods may see nodes.
+        if error.code == 403:
+            return frozenset()
+        raise
+    ready = {node.metadata.name for node in nodes.items if is_condition_true(node.status.conditions, "Ready")}
+    return frozenset(used - ready)

@@ -1,0 +1,51 @@
+"""Options that several commands share, and the words for kinds on the command line."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from grove.cli.output import Format
+from grove.errors import UserError
+
+Output = Annotated[Format, typer.Option("--output", "-o", help="`text` for people, `json` for programs.")]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option("--kubeconfig", help="Default: .grove/kubeconfig if present, else as kubectl.", metavar="PATH"),
+]
+Context = Annotated[str, typer.Option("--context", help="The context of the kubeconfig to use.", metavar="NAME")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Default: that of the context.", metavar="NAME")]
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "podcliqueset": ("pcs", "podcliquesets"),
+    "podclique": ("pclq", "podcliques"),
+    "podcliquescalinggroup": ("pcsg", "podcliquescalinggroups"),
+    "podgang": ("pg", "podgangs"),
+    "pod": ("po", "pods"),
+}
+_SINGULAR = {word: kind for kind, others in KINDS.items() for word in (kind, *others)}
+
+
+class Target(msgspec.Struct, frozen=True):
+    """An object as a user names it."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+class UsageError(UserError):
+    """The command was given something it cannot make sense of: exit code 2."""
+
+
+def parse_target(text: str) -> Target:
+    """`pcs/NAME` and its longer forms."""
+    kind_word, _, name = text.partition("/")
+    kind = _SINGULAR.get(kind_word.lower())
+    if kind is None or not name or "/" in name:
+        words = ", ".join((others or (kind,))[0] for kind, others in KINDS.items())
+        raise UsageError(f"{text!r}: expected KIND/NAME, such as pcs/chat; kinds: {words}, or their full names")
+    return Target(kind, name)

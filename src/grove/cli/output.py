@@ -1,0 +1,144 @@
+"""The only place that prints: lines, tables, JSON and pictures that move. `rich` on a terminal, plain text elsewhere.
+
+What is printed is decided by the commands.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class Tone(StrEnum):
+    """What a word means to its reader; a terminal shows it as a colour."""
+
+    PLAIN = ""
+    GOOD = "green"
+    WAITING = "yellow"
+    BAD = "bold red"
+    FAINT = "dim"
+    STRONG = "bold"
+
+
+class Cell(msgspec.Struct, frozen=True):
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+Row = tuple[Cell, ...]
+
+GAP = "  "
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def height() -> int:
+    """Lines that a picture may have."""
+    return max(1, shutil.get_terminal_size().lines - 1)
+
+
+def say(text: str = "") -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def say_part(text: str) -> None:
+    """As it is, without a newline of our own."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def say_error(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def say_json(value: object) -> None:
+    say(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def say_json_line(value: object) -> None:
+    """For programs that read line by line."""
+    say(msgspec.json.encode(value).decode())
+
+
+def say_rows(rows: Sequence[Row]) -> None:
+    if is_terminal():
+        from rich.console import Console
+
+        Console(highlight=False).print(_rich(rows), soft_wrap=True)
+    else:
+        for line in plain(rows):
+            say(line)
+
+
+def plain(rows: Sequence[Row]) -> list[str]:
+    """Aligned columns, without colours and without blanks at the end of a line."""
+    return ["".join(cell.text for cell in row).rstrip() for row in _padded(rows)]
+
+
+@contextmanager
+def screen() -> Iterator[Callable[[Sequence[Row]], None]]:
+    """A picture on the terminal that is drawn again and again; it stays when it ends, cut to the terminal's height."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    with Live(Text(), console=console, auto_refresh=False, vertical_overflow="crop", transient=False) as live:
+
+        def draw(rows: Sequence[Row]) -> None:
+            room = height()
+            shown = rows if len(rows) <= room else [*rows[: room - 1], (Cell(_more(len(rows) - room + 1), Tone.FAINT),)]
+            text = _rich(shown)
+            text.no_wrap = True
+            text.overflow = "ellipsis"
+            live.update(text, refresh=True)
+
+        yield draw
+
+
+def _more(count: int) -> str:
+    return f"... {count} more lines; `grove status NAME` shows all"
+
+
+def _padded(rows: Sequence[Row]) -> list[Row]:
+    """Every cell as wide as its column; the last cell of a row, and rows of one cell, take what they need."""
+    widths: dict[int, int] = {}
+    for row in rows:
+        for column, cell in enumerate(row[:-1]):
+            widths[column] = max(widths.get(column, 0), len(cell.text))
+    return [
+        tuple(
+            Cell(cell.text.ljust(widths[column]) + GAP if column < len(row) - 1 else cell.text, cell.tone)
+            for column, cell in enumerate(row)
+        )
+        for row in rows
+    ]
+
+
+def _rich(rows: Sequence[Row]) -> "Text":
+    from rich.text import Text
+
+    text = Text()
+    for number, row in enumerate(_padded(rows)):
+        if number:
+            text.append("\n")
+        for cell in row:
+            text.append(cell.text, cell.tone.value or None)
+    return text

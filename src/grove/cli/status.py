@@ -1,0 +1,116 @@
+"""`grove status [NAME]`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grove.cli.options import Context, Kubeconfig, Namespace, Output
+from grove.cli.output import Format, say, say_json, say_rows
+from grove.errors import UserError
+
+if TYPE_CHECKING:
+    from grove.cli.connection import Connection
+    from grove.cli.following import Followed
+    from grove.cli.tree import SetNode
+
+Name = Annotated[str, typer.Argument(help="One set; without it, a table of all.", metavar="[NAME]")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on showing what changes.")]
+All = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Sets of all namespaces.")]
+
+
+def status(
+    name: Name = "",
+    watch: Watch = False,
+    all_namespaces: All = False,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show sets: replicas, gangs, groups, cliques and pods."""
+    from grove.cli.connection import run
+
+    run(_status(_bare(name), watch, all_namespaces, namespace, kubeconfig, context, output))
+
+
+def _bare(name: str) -> str:
+    """`pcs/chat` is what we print, so it is understood as well."""
+    from grove.cli.options import UsageError, parse_target
+
+    if "/" not in name:
+        return name
+    target = parse_target(name)
+    if target.kind != "podcliqueset":
+        raise UsageError(f"{name!r}: status shows sets; ask `grove why {name}`, or give the name of its set")
+    return target.name
+
+
+async def _status(
+    name: str,
+    watch: bool,
+    all_namespaces: bool,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str,
+    output: Format,
+) -> None:
+    from grove.cli.connection import connect
+
+    async with connect(kubeconfig, context, namespace) as connection:
+        where = "" if all_namespaces and not name else connection.namespace
+        if watch:
+            await _watch(connection, where, name, output)
+        elif name:
+            await _show_one(connection, where, name, output)
+        else:
+            await _show_table(connection, where, output)
+
+
+async def _show_one(connection: "Connection", namespace: str, name: str, output: Format) -> None:
+    from grove.cli.tree_view import tree_rows
+
+    trees = await _trees(connection, namespace, name)
+    if not trees:
+        raise UserError(f"no PodCliqueSet {name!r} in namespace {namespace!r}; `grove status -A` lists all")
+    if output is Format.JSON:
+        say_json(trees[0])
+    else:
+        say_rows(tree_rows(trees[0], connection.clock.now()))
+
+
+async def _show_table(connection: "Connection", namespace: str, output: Format) -> None:
+    from grove.cli.tree_view import table_rows
+
+    trees = await _trees(connection, namespace, "")
+    if output is Format.JSON:
+        say_json(trees)
+    elif trees:
+        say_rows(table_rows(trees, connection.clock.now(), has_namespaces=not namespace))
+    else:
+        say(f"no PodCliqueSets in {f'namespace {namespace}' if namespace else 'any namespace'}")
+
+
+async def _trees(connection: "Connection", namespace: str, name: str) -> "list[SetNode]":
+    return await _followed(connection, namespace, name).look_once()
+
+
+def _followed(connection: "Connection", namespace: str, name: str) -> "Followed":
+    from grove.cli.chance import fresh_random
+    from grove.cli.following import Followed
+
+    return Followed(connection.client, connection.clock, fresh_random(), namespace=namespace, name=name)
+
+
+async def _watch(connection: "Connection", namespace: str, name: str, output: Format) -> None:
+    import asyncio
+
+    from grove.cli.following import show_for_ever
+
+    followed = _followed(connection, namespace, name)
+    # The first look finds out at once what a watch would try again and again: no such set, no such cluster.
+    if name and not await followed.look_once():
+        raise UserError(f"no PodCliqueSet {name!r} in namespace {namespace!r}; `grove status -A` lists all")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(followed.run())
+        tasks.create_task(show_for_ever(followed, connection.clock, output, is_one=bool(name)))

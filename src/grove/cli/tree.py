@@ -1,0 +1,356 @@
+"""What `grove status` shows, as values: one set as a tree of replicas, groups, cliques and pods. Pure.
+
+`--output json` prints these structs as they are; `tree_view.py` makes rows for people out of them.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from grove.api import labels, names
+from grove.api.meta import Condition, HasMetadata, Uid, Wire, is_condition_true
+from grove.api.pod import ContainerStatus, Pod
+from grove.api.podclique import PodClique
+from grove.api.podcliqueset import PodCliqueSet, SetPhase
+from grove.api.podgang import GangPhase, PodGang
+from grove.api.reasons import ConditionType
+from grove.api.scalinggroup import PodCliqueScalingGroup
+
+LEAVING = "Terminating"
+GATED = "Gated"
+BREACHED = "Breached"
+REFUSED = "Refused"
+
+
+class SetObjects(Wire):
+    """One set and everything that belongs to it."""
+
+    pcs: PodCliqueSet
+    groups: tuple[PodCliqueScalingGroup, ...] = ()
+    cliques: tuple[PodClique, ...] = ()
+    gangs: tuple[PodGang, ...] = ()
+    pods: tuple[Pod, ...] = ()
+
+
+class PodCounts(Wire):
+    """Pods that stay, out of those that are asked for."""
+
+    wanted: int = 0
+    ready: int = 0
+    scheduled: int = 0
+
+
+class PodNode(Wire):
+    name: str
+    phase: str
+    is_ready: bool
+    node: str
+    created_at: datetime | None
+
+
+class CliqueNode(Wire):
+    name: str
+    phase: str
+    min_available: int
+    counts: PodCounts
+    created_at: datetime | None
+    pods: tuple[PodNode, ...] = ()
+
+
+class GroupReplicaNode(Wire):
+    index: int
+    # The gang this replica is placed with: its own, or the base gang of the set replica.
+    gang: str
+    phase: str
+    counts: PodCounts
+    cliques: tuple[CliqueNode, ...] = ()
+
+
+class GroupNode(Wire):
+    name: str
+    phase: str
+    replicas: int
+    available_replicas: int
+    min_available: int
+    counts: PodCounts
+    created_at: datetime | None
+    group_replicas: tuple[GroupReplicaNode, ...] = ()
+
+
+class ReplicaNode(Wire):
+    index: int
+    # The base gang.
+    gang: str
+    phase: str
+    counts: PodCounts
+    created_at: datetime | None
+    cliques: tuple[CliqueNode, ...] = ()
+    groups: tuple[GroupNode, ...] = ()
+
+
+class Problem(Wire):
+    """A condition of the set that its owner should read."""
+
+    type: str
+    reason: str
+    message: str
+
+
+class SetNode(Wire):
+    name: str
+    namespace: str
+    phase: str
+    replicas: int
+    available_replicas: int
+    updated_replicas: int
+    counts: PodCounts
+    created_at: datetime | None
+    problems: tuple[Problem, ...] = ()
+    set_replicas: tuple[ReplicaNode, ...] = ()
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+def build_tree(objects: SetObjects) -> SetNode:
+    pcs = objects.pcs
+    replicas = _build_replicas(objects)
+    return SetNode(
+        name=pcs.metadata.name,
+        namespace=pcs.metadata.namespace,
+        phase=LEAVING if pcs.metadata.is_leaving else pcs.status.phase or SetPhase.PENDING,
+        replicas=pcs.spec.replicas,
+        available_replicas=pcs.status.available_replicas,
+        updated_replicas=pcs.status.updated_replicas,
+        counts=_sum(replica.counts for replica in replicas),
+        created_at=pcs.metadata.creation_timestamp,
+        problems=_problems(pcs.status.conditions),
+        set_replicas=replicas,
+    )
+
+
+def without_pods(node: SetNode) -> SetNode:
+    """The same set with less detail, for where there is little room."""
+    return msgspec.structs.replace(node, set_replicas=tuple(map(_replica_without_pods, node.set_replicas)))
+
+
+def _replica_without_pods(replica: ReplicaNode) -> ReplicaNode:
+    groups = tuple(
+        msgspec.structs.replace(
+            group,
+            group_replicas=tuple(
+                msgspec.structs.replace(one, cliques=_cliques_without_pods(one.cliques)) for one in group.group_replicas
+            ),
+        )
+        for group in replica.groups
+    )
+    return msgspec.structs.replace(replica, cliques=_cliques_without_pods(replica.cliques), groups=groups)
+
+
+def _cliques_without_pods(cliques: tuple[CliqueNode, ...]) -> tuple[CliqueNode, ...]:
+    return tuple(msgspec.structs.replace(clique, pods=()) for clique in cliques)
+
+
+def is_settled(node: SetNode) -> bool:
+    """Everything that is asked for is there and ready, and nothing else needs telling."""
+    is_whole = node.available_replicas >= node.replicas and node.counts.ready >= node.counts.wanted
+    return is_whole and node.phase not in (LEAVING, SetPhase.FAILED) and not node.problems
+
+
+def _problems(conditions: tuple[Condition, ...]) -> tuple[Problem, ...]:
+    """Whatever a set has a condition for is something that should not be."""
+    return tuple(
+        Problem(type=condition.type, reason=condition.reason, message=condition.message)
+        for condition in conditions
+        if condition.status == "True"
+    )
+
+
+def _build_replicas(objects: SetObjects) -> tuple[ReplicaNode, ...]:
+    pods = _by_owner(objects.pods)
+    cliques = _by_owner(objects.cliques)
+    set_uid = objects.pcs.metadata.uid
+    standalone = _by_index(cliques.get(set_uid, []), labels.SET_REPLICA_INDEX)
+    groups = _by_index(_owned(objects.groups, set_uid), labels.SET_REPLICA_INDEX)
+    gangs = {gang.metadata.name: gang for gang in _owned(objects.gangs, set_uid)}
+    indices = sorted({*range(objects.pcs.spec.replicas), *standalone, *groups})
+    return tuple(
+        _build_replica(
+            objects.pcs,
+            index,
+            tuple(_build_clique(clique, pods) for clique in standalone.get(index, ())),
+            tuple(_build_group(group, cliques, pods, gangs) for group in groups.get(index, ())),
+            gangs,
+        )
+        for index in indices
+    )
+
+
+def _build_replica(
+    pcs: PodCliqueSet,
+    index: int,
+    cliques: tuple[CliqueNode, ...],
+    groups: tuple[GroupNode, ...],
+    gangs: dict[str, PodGang],
+) -> ReplicaNode:
+    name = names.replica_name(pcs.metadata.name, index)
+    gang = gangs.get(name)
+    return ReplicaNode(
+        index=index,
+        gang=name,
+        phase=_gang_phase(gang),
+        counts=_sum((*(clique.counts for clique in cliques), *(group.counts for group in groups))),
+        created_at=gang.metadata.creation_timestamp if gang else None,
+        cliques=cliques,
+        groups=groups,
+    )
+
+
+def _gang_phase(gang: PodGang | None) -> str:
+    if gang is None:
+        return GangPhase.PENDING
+    return LEAVING if gang.metadata.is_leaving else gang.status.phase or GangPhase.PENDING
+
+
+def _build_group(
+    group: PodCliqueScalingGroup,
+    cliques: dict[Uid, list[PodClique]],
+    pods: dict[Uid, list[Pod]],
+    gangs: dict[str, PodGang],
+) -> GroupNode:
+    members = _by_index(cliques.get(group.metadata.uid, []), labels.GROUP_REPLICA_INDEX)
+    replicas = tuple(_build_group_replica(index, members[index], pods, gangs) for index in sorted(members))
+    return GroupNode(
+        name=group.metadata.name,
+        phase=_group_phase(group),
+        replicas=group.spec.replicas,
+        available_replicas=group.status.available_replicas,
+        min_available=group.spec.min_available,
+        counts=_sum(replica.counts for replica in replicas),
+        created_at=group.metadata.creation_timestamp,
+        group_replicas=replicas,
+    )
+
+
+def _group_phase(group: PodCliqueScalingGroup) -> str:
+    status = group.status
+    if group.metadata.is_leaving:
+        return LEAVING
+    if is_condition_true(status.conditions, ConditionType.MIN_AVAILABLE_BREACHED):
+        return BREACHED
+    return _phase(status.scheduled_replicas, status.available_replicas, group.spec.min_available)
+
+
+def _build_group_replica(
+    index: int, cliques: list[PodClique], pods: dict[Uid, list[Pod]], gangs: dict[str, PodGang]
+) -> GroupReplicaNode:
+    nodes = tuple(_build_clique(clique, pods) for clique in cliques)
+    gang = next((name for clique in cliques if (name := clique.metadata.labels.get(labels.PODGANG, ""))), "")
+    return GroupReplicaNode(
+        index=index,
+        gang=gang,
+        phase=_gang_phase(gangs.get(gang)),
+        counts=_sum(node.counts for node in nodes),
+        cliques=nodes,
+    )
+
+
+def _build_clique(clique: PodClique, pods: dict[Uid, list[Pod]]) -> CliqueNode:
+    mine = pods.get(clique.metadata.uid, [])
+    staying = [pod for pod in mine if not pod.metadata.is_leaving]
+    counts = PodCounts(
+        wanted=clique.spec.replicas,
+        ready=sum(pod.is_ready for pod in staying),
+        scheduled=sum(pod.is_scheduled for pod in staying),
+    )
+    return CliqueNode(
+        name=clique.metadata.name,
+        phase=_clique_phase(clique, counts),
+        min_available=clique.min_available,
+        counts=counts,
+        created_at=clique.metadata.creation_timestamp,
+        pods=tuple(_build_pod(pod) for pod in mine),
+    )
+
+
+def _clique_phase(clique: PodClique, counts: PodCounts) -> str:
+    conditions = clique.status.conditions
+    if clique.metadata.is_leaving:
+        return LEAVING
+    if is_condition_true(conditions, ConditionType.PODS_REFUSED):
+        return REFUSED
+    if is_condition_true(conditions, ConditionType.MIN_AVAILABLE_BREACHED):
+        return BREACHED
+    return _phase(counts.scheduled, counts.ready, clique.min_available)
+
+
+def _phase(scheduled: int, ready: int, needed: int) -> str:
+    """The words of gangs, for their parts."""
+    if ready >= needed:
+        return GangPhase.RUNNING
+    return GangPhase.STARTING if scheduled >= needed else GangPhase.PENDING
+
+
+def _build_pod(pod: Pod) -> PodNode:
+    return PodNode(
+        name=pod.metadata.name,
+        phase=_pod_phase(pod),
+        is_ready=pod.is_ready,
+        node=pod.spec.node_name,
+        created_at=pod.metadata.creation_timestamp,
+    )
+
+
+def _pod_phase(pod: Pod) -> str:
+    """One word, the most telling one, as `kubectl get pods` chooses it."""
+    if pod.metadata.is_leaving:
+        return LEAVING
+    if pod.spec.scheduling_gates:
+        return GATED
+    statuses: Iterable[ContainerStatus] = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    for status in statuses:
+        waiting = status.state.waiting
+        if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
+            return waiting.reason
+    return pod.status.reason or pod.status.phase
+
+
+def _sum(counts: Iterable[PodCounts]) -> PodCounts:
+    wanted = ready = scheduled = 0
+    for count in counts:
+        wanted += count.wanted
+        ready += count.ready
+        scheduled += count.scheduled
+    return PodCounts(wanted=wanted, ready=ready, scheduled=scheduled)
+
+
+def _by_owner(objects: Iterable[T]) -> dict[Uid, list[T]]:
+    found: dict[Uid, list[T]] = {}
+    for obj in sorted(objects, key=_order):
+        owner = obj.metadata.controller_uid
+        if owner is not None:
+            found.setdefault(owner, []).append(obj)
+    return found
+
+
+def _owned(objects: Iterable[T], owner: Uid) -> list[T]:
+    return sorted((obj for obj in objects if obj.metadata.controller_uid == owner), key=_order)
+
+
+def _order(obj: HasMetadata) -> tuple[int, str]:
+    """By index where there is one, so that pod 10 comes after pod 9."""
+    return (_index(obj, labels.POD_INDEX), obj.metadata.name)
+
+
+def _by_index(objects: Sequence[T], label: str) -> dict[int, list[T]]:
+    found: dict[int, list[T]] = {}
+    for obj in objects:
+        found.setdefault(_index(obj, label), []).append(obj)
+    return found
+
+
+def _index(obj: HasMetadata, label: str) -> int:
+    value = obj.metadata.labels.get(label, "")
+    return int(value) if value.isdecimal() else -1

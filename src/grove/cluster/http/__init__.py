@@ -1,0 +1,1 @@
+"""The embedded API over HTTP: for kubectl and everybody else on this machine, and for nobody beyond it."""

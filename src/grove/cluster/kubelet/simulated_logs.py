@@ -1,0 +1,36 @@
+"""Logs of simulated containers. No process runs, so none writes: each container's log is its life, from its status."""
+
+from collections.abc import Iterator
+
+from grove.api.meta import JsonObject
+from grove.cluster.server.logs import LogLine
+from grove.cluster.server.loose import items, part
+
+
+class SimulatedLogs:
+    """A `LogSource`. It remembers nothing: what the status no longer says is not in the log either."""
+
+    def lines(self, pod: JsonObject, container: str) -> tuple[LogLine, ...]:
+        status = part(pod.get("status"))
+        found = items(status.get("containerStatuses")) + items(status.get("initContainerStatuses"))
+        mine = next((each for each in found if each.get("name") == container), {})
+        lines = [*_run(container, part(mine.get("lastState"))), *_run(container, part(mine.get("state")))]
+        if mine.get("ready"):
+            lines += _readiness(container, status)
+        # Stable: what happened in the same second stays in the order of the story.
+        return tuple(sorted(lines, key=lambda line: line.written_at))
+
+
+def _run(container: str, state: JsonObject) -> Iterator[LogLine]:
+    for name in ("running", "terminated"):
+        if started_at := part(state.get(name)).get("startedAt"):
+            yield LogLine(str(started_at), f"container {container} started (simulated: no process runs)")
+    ended = part(state.get("terminated"))
+    if finished_at := ended.get("finishedAt"):
+        yield LogLine(str(finished_at), f"container {container} ended with exit code {ended.get('exitCode', 0)}")
+
+
+def _readiness(container: str, status: JsonObject) -> Iterator[LogLine]:
+    for condition in items(status.get("conditions")):
+        if condition.get("type") == "Ready" and condition.get("status") == "True":
+            yield LogLine(str(condition.get("lastTransitionTime")), f"container {container} is ready")

@@ -1,0 +1,71 @@
+"""Does an object have the fields of its kind? Unknown ones are pruned, and reported as the client wishes.
+
+Our kinds are held to their schemas (`cluster/crds.py`). Of built-in kinds only `metadata` is known in full: other
+fields that no real server knows are kept, without a word.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from grove.api.fielderrors import FieldError
+from grove.api.fielderrors import invalid as invalid_field
+from grove.api.meta import JsonObject
+from grove.cluster.crds import custom_kinds
+from grove.cluster.resources import Served
+from grove.cluster.server.bodies import FieldValidation
+from grove.cluster.server.context import Context
+from grove.cluster.server.metadata import MetaShape
+from grove.cluster.server.status_errors import RefusedError, bad_request, invalid_kind
+
+# How a verb refuses an object with these problems.
+Refusal = Callable[[Served, JsonObject, str], RefusedError]
+
+_METADATA_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(MetaShape))
+
+
+def without_unknown_fields(
+    context: Context,
+    served: Served,
+    obj: JsonObject,
+    old: JsonObject | None = None,
+    *,
+    validation: FieldValidation,
+    refusal: Refusal,
+) -> JsonObject:
+    """The object pruned and with its defaults; strict clients are refused, others warned."""
+    unknown = _unknown_metadata(obj, old)
+    result = obj
+    if served.is_custom:
+        conformed = custom_kinds()[served.qualified].conformed(obj, old)
+        result = conformed.obj
+        unknown += conformed.unknown
+    if unknown and validation is not FieldValidation.IGNORE:
+        problems = [f'unknown field "{path}"' for path in unknown]
+        if validation is FieldValidation.STRICT:
+            raise refusal(served, obj, "strict decoding error: " + ", ".join(problems))
+        context.warnings += problems
+    return result
+
+
+def schema_errors(served: Served, obj: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
+    """What the schema of a custom kind has against the object; what was wrong in `old` already may stay."""
+    if not served.is_custom:
+        return []
+    return list(custom_kinds()[served.qualified].conformed(obj, old).errors)
+
+
+def _unknown_metadata(obj: JsonObject, old: JsonObject | None) -> tuple[str, ...]:
+    metadata = obj.get("metadata") or {}
+    if old is not None and metadata is old["metadata"]:
+        return ()
+    return tuple(f"metadata.{field}" for field in metadata if field not in _METADATA_FIELDS)
+
+
+def refused_body(served: Served, obj: JsonObject, problem: str) -> RefusedError:
+    return bad_request(f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {problem}')
+
+
+def refused_patch(served: Served, obj: JsonObject, problem: str) -> RefusedError:
+    shown = msgspec.json.encode(obj).decode()
+    return invalid_kind("", "", "", [invalid_field("patch", shown, problem)])

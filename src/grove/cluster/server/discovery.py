@@ -1,0 +1,311 @@
+"""What this server serves, told to clients: the aggregated form (one request), the legacy one, and the version.
+
+The kinds themselves are `cluster/resources.py`; their schemas are `openapi.py`.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from typing import Any
+
+import msgspec
+
+from grove.api.meta import JsonObject
+from grove.cluster.crds import custom_kinds
+from grove.cluster.resources import SERVED, Served
+from grove.cluster.server.forms import not_acceptable, wishes_of
+from grove.cluster.server.status_errors import method_not_allowed
+from grove.kube.transport import Request, Response
+
+Page = Callable[[Request], Response]
+
+# The release whose behaviour is the model; the suffix says that it is not that release.
+GIT_VERSION = "v1.37.1+grove"
+
+_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_NAMESPACE_VERBS = tuple(verb for verb in _VERBS if verb != "deletecollection")
+_READ_WRITE = ("get", "patch", "update")
+_SHORT_NAMES = {
+    "configmaps": ("cm",), "events": ("ev",), "namespaces": ("ns",), "nodes": ("no",), "pods": ("po",),
+    "resourcequotas": ("quota",), "serviceaccounts": ("sa",), "services": ("svc",),
+    "horizontalpodautoscalers": ("hpa",), "priorityclasses": ("pc",), "customresourcedefinitions": ("crd", "crds"),
+}  # fmt: skip
+_CATEGORIES = {
+    "pods": ("all",), "services": ("all",), "horizontalpodautoscalers": ("all",),
+    "customresourcedefinitions": ("api-extensions",),
+}  # fmt: skip
+
+
+class Subresource(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    kind: str
+    group: str = ""
+    version: str = ""
+    verbs: tuple[str, ...]
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource as clients learn of it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[Subresource, ...] = ()
+
+
+def pages() -> dict[str, Page]:
+    """The answer to each path of discovery."""
+    found: dict[str, Page] = {
+        "/version": _fixed(_version),
+        "/api": _either(_api_versions, core=True),
+        "/apis": _either(_group_list, core=False),
+    }
+    for group, versions in groups().items():
+        if group:
+            found[f"/apis/{group}"] = _fixed(partial(_group, group))
+        for version in versions:
+            found[root(group, version)] = _fixed(partial(_resource_list, group, version))
+    for probe in ("/healthz", "/livez", "/readyz"):
+        found[probe] = _is_well
+    return found
+
+
+def root(group: str, version: str) -> str:
+    return f"/apis/{group}/{version}" if group else f"/api/{version}"
+
+
+@cache
+def groups() -> dict[str, tuple[str, ...]]:
+    """The versions of each group, the core group (an empty name) first."""
+    found: dict[str, tuple[str, ...]] = {}
+    for offer in offers():
+        versions = found.get(offer.group, ())
+        found[offer.group] = versions if offer.version in versions else (*versions, offer.version)
+    return found
+
+
+@cache
+def offers() -> tuple[Offer, ...]:
+    return tuple(_offer(served) for served in SERVED) + _WITHOUT_STORE
+
+
+# Answered, not stored; events are those of the core group in their newer shape.
+_WITHOUT_STORE = (
+    Offer(
+        group="events.k8s.io",
+        version="v1",
+        plural="events",
+        kind="Event",
+        namespaced=True,
+        verbs=("get", "list", "watch"),
+        short_names=("ev",),
+    ),
+    Offer(
+        group="authorization.k8s.io",
+        version="v1",
+        plural="selfsubjectaccessreviews",
+        kind="SelfSubjectAccessReview",
+        namespaced=False,
+        verbs=("create",),
+    ),
+    Offer(
+        group="authorization.k8s.io",
+        version="v1",
+        plural="selfsubjectrulesreviews",
+        kind="SelfSubjectRulesReview",
+        namespaced=False,
+        verbs=("create",),
+    ),
+    Offer(
+        group="authentication.k8s.io",
+        version="v1",
+        plural="selfsubjectreviews",
+        kind="SelfSubjectReview",
+        namespaced=False,
+        verbs=("create",),
+    ),
+)
+
+
+def _offer(served: Served) -> Offer:
+    custom = custom_kinds().get(served.qualified)
+    return Offer(
+        group=served.group,
+        version=served.version,
+        plural=served.plural,
+        kind=served.kind,
+        namespaced=served.namespaced,
+        verbs=_NAMESPACE_VERBS if served.plural == "namespaces" else _VERBS,
+        short_names=custom.short_names if custom else _SHORT_NAMES.get(served.plural, ()),
+        categories=custom.categories if custom else _CATEGORIES.get(served.plural, ()),
+        subresources=tuple(_subresources(served)),
+    )
+
+
+def _subresources(served: Served) -> Iterable[Subresource]:
+    if served.plural == "pods":
+        yield Subresource(name="binding", kind="Binding", verbs=("create",))
+        yield Subresource(name="log", kind="Pod", verbs=("get",))
+    if served.plural == "namespaces":
+        yield Subresource(name="finalize", kind="Namespace", verbs=("update",))
+    if served.scale_selector:
+        yield Subresource(name="scale", kind="Scale", group="autoscaling", version="v1", verbs=_READ_WRITE)
+    if served.has_status:
+        yield Subresource(name="status", kind=served.kind, verbs=_READ_WRITE)
+
+
+def _fixed(build: Callable[[], JsonObject]) -> Page:
+    """A page that never changes: made when it is first asked for."""
+    encoded = cache(lambda: msgspec.json.encode(build()))
+    return lambda request: _read_only(request, Response(status=200, body=encoded()))
+
+
+def _either(legacy: Callable[[], JsonObject], *, core: bool) -> Page:
+    """`/api` and `/apis` in the form that the client prefers."""
+    aggregated = cache(lambda version: msgspec.json.encode(_aggregated(version, core=core)))
+    encoded = cache(lambda: msgspec.json.encode(legacy()))
+
+    def page(request: Request) -> Response:
+        for wish in wishes_of(request.accept):
+            if wish.asks_for("apidiscovery.k8s.io", "APIGroupDiscoveryList", ("v2", "v2beta1")):
+                version = wish.parameters["v"]
+                content_type = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+                headers = {"Content-Type": content_type, "Vary": "Accept"}
+                return _read_only(request, Response(status=200, body=aggregated(version), headers=headers))
+            if wish.is_json and "as" not in wish.parameters:
+                return _read_only(request, Response(status=200, body=encoded()))
+        raise not_acceptable()
+
+    return page
+
+
+def _read_only(request: Request, response: Response) -> Response:
+    if request.method not in ("GET", "HEAD"):
+        raise method_not_allowed()
+    return response
+
+
+def _is_well(request: Request) -> Response:
+    return _read_only(request, Response(status=200, body=b"ok", headers={"Content-Type": "text/plain; charset=utf-8"}))
+
+
+def _version() -> JsonObject:
+    return {
+        "major": "1",
+        "minor": "37",
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "python",
+    }
+
+
+# The aggregated form
+
+
+def _aggregated(version: str, *, core: bool) -> JsonObject:
+    chosen = [group for group in groups() if (group == "") is core]
+    items = [_discovered_group(group) for group in chosen]
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{version}", "metadata": {},
+            "items": items}  # fmt: skip
+
+
+def _discovered_group(group: str) -> JsonObject:
+    versions = [
+        {
+            "version": version,
+            "resources": [_discovered(offer) for offer in offers() if (offer.group, offer.version) == (group, version)],
+            "freshness": "Current",
+        }
+        for version in groups()[group]
+    ]
+    return {"metadata": {"name": group, "creationTimestamp": None}, "versions": versions}
+
+
+def _discovered(offer: Offer) -> JsonObject:
+    found: JsonObject = {
+        "resource": offer.plural,
+        "responseKind": {"group": offer.group, "version": offer.version, "kind": offer.kind},
+        "scope": "Namespaced" if offer.namespaced else "Cluster",
+        "singularResource": offer.kind.lower(),
+        "verbs": offer.verbs,
+        **_names(offer),
+    }
+    if offer.subresources:
+        found["subresources"] = [_discovered_subresource(offer, each) for each in offer.subresources]
+    return found
+
+
+def _discovered_subresource(offer: Offer, subresource: Subresource) -> JsonObject:
+    kind = {
+        "group": subresource.group or offer.group,
+        "version": subresource.version or offer.version,
+        "kind": subresource.kind,
+    }
+    return {"subresource": subresource.name, "responseKind": kind, "verbs": subresource.verbs}
+
+
+# The legacy form
+
+
+def _api_versions() -> JsonObject:
+    addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
+    return {"kind": "APIVersions", "versions": list(groups()[""]), "serverAddressByClientCIDRs": addresses}
+
+
+def _group_list() -> JsonObject:
+    found = [_group_body(group) for group in groups() if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+
+
+def _group(group: str) -> JsonObject:
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(group)}
+
+
+def _group_body(group: str) -> JsonObject:
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in groups()[group]]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _resource_list(group: str, version: str) -> JsonObject:
+    resources: list[JsonObject] = []
+    for offer in offers():
+        if (offer.group, offer.version) == (group, version):
+            resources.append(_resource(offer))
+            resources += [_subresource(offer, each) for each in offer.subresources]
+    group_version = f"{group}/{version}" if group else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
+
+
+def _resource(offer: Offer) -> JsonObject:
+    return {
+        "name": offer.plural,
+        "singularName": offer.kind.lower(),
+        "namespaced": offer.namespaced,
+        "kind": offer.kind,
+        "verbs": offer.verbs,
+        **_names(offer),
+    }
+
+
+def _subresource(offer: Offer, subresource: Subresource) -> JsonObject:
+    found: dict[str, Any] = {
+        "name": f"{offer.plural}/{subresource.name}",
+        "singularName": "",
+        "namespaced": offer.namespaced,
+        "kind": subresource.kind,
+        "verbs": subresource.verbs,
+    }
+    return found | ({"group": subresource.group, "version": subresource.version} if subresource.group else {})
+
+
+def _names(offer: Offer) -> JsonObject:
+    names = {"shortNames": offer.short_names, "categories": offer.categories}
+    return {field: value for field, value in names.items() if value}

@@ -1,0 +1,15 @@
+"""Reading JSON of which nothing is promised: users may have written anything, and a view of it shows what it can."""
+
+from typing import Any
+
+from grove.api.meta import JsonObject
+
+
+def part(value: Any) -> JsonObject:
+    """The object, or an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[JsonObject]:
+    """The objects of a list, or none."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -1,0 +1,198 @@
+"""Commands on a running cluster, each as a process of its own: apply, status, why, logs, delete."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from grove.api.meta import JsonObject
+from tests.cli.console import ROOT, Up, grove
+
+QUICKSTART = ROOT / "examples" / "quickstart.yaml"
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One cluster for all tests of this file; each works on objects of its own."""
+    with Up(tmp_path_factory.mktemp("cluster"), str(QUICKSTART)) as up:
+        up.read_until("pcs/chat Pending -> Running")
+        yield up
+
+
+def small_set(name: str, **spec: object) -> str:
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m"}}}
+    clique = {"name": "a", "spec": {"roleName": "a", "replicas": 2, "podSpec": {"containers": [container]}}}
+    manifest: JsonObject = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": name},
+        "spec": {"replicas": 1, "template": {"cliques": [clique]}, **spec},
+    }
+    return yaml.safe_dump(manifest)
+
+
+def config_map(name: str, **data: str) -> str:
+    return yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+
+
+def pod_name(up: Up) -> str:
+    tree = up.grove("status", "chat", "-o", "json").json()
+    name: str = tree["setReplicas"][0]["cliques"][0]["pods"][0]["name"]
+    return name
+
+
+def test_status_without_a_name_is_a_table(up: Up) -> None:
+    said = up.grove("status")
+    header, *rows = [line.split() for line in said.out.splitlines()]
+    assert header == ["NAME", "STATUS", "READY", "AVAILABLE", "SCHEDULED", "AGE"]
+    assert ["chat", "Running", "10/10", "1/1", "10"] in [row[:5] for row in rows]
+    everywhere = up.grove("status", "-A").out.splitlines()
+    assert everywhere[0].split()[0] == "NAMESPACE"
+
+
+def test_status_of_a_set_is_its_tree(up: Up) -> None:
+    said = up.grove("status", "pcs/chat")
+    lines = said.out.splitlines()
+    assert (said.code, said.err, len(lines)) == (0, "", 24)
+    assert lines[1].split()[:4] == ["pcs/chat", "Running", "10/10", "1/1"]
+    assert "\x1b" not in said.out
+
+
+def test_status_for_programs_is_json(up: Up) -> None:
+    tree = up.grove("status", "chat", "--output", "json").json()
+    assert (tree["name"], tree["phase"], tree["counts"]) == (
+        "chat", "Running", {"wanted": 10, "ready": 10, "scheduled": 10},
+    )  # fmt: skip
+    assert [tree["name"] for tree in msgspec.json.decode(up.grove("status", "-o", "json").out)][:1] == ["chat"]
+
+
+@pytest.mark.parametrize("watch", [(), ("--watch",)])
+def test_a_set_that_is_not_there_is_a_failure(up: Up, watch: tuple[str, ...]) -> None:
+    said = up.grove("status", "nobody", *watch)
+    assert (said.code, said.out, said.err) == (
+        1, "", "grove: no PodCliqueSet 'nobody' in namespace 'default'; `grove status -A` lists all\n",
+    )  # fmt: skip
+
+
+def test_apply_says_created_then_unchanged_then_configured(up: Up) -> None:
+    answers = [
+        up.grove("apply", "-f", "-", given=config_map("mine", **data)).out
+        for data in ({"a": "1", "b": "2"}, {"a": "1", "b": "2"}, {"a": "3"}, {"a": "3"})
+    ]
+    assert answers == [f"configmap/mine {verb}\n" for verb in ("created", "unchanged", "configured", "unchanged")]
+
+
+def test_what_is_no_longer_written_is_removed_and_what_others_wrote_stays(up: Up) -> None:
+    up.grove("apply", "-f", "-", given=small_set("merged"))
+    before = up.read("/apis/grove.io/v1alpha1/namespaces/default/podcliquesets/merged")
+    assert before["metadata"]["finalizers"] == ["grove.io/podcliqueset.grove.io"]
+    labelled = yaml.safe_load(small_set("merged"))
+    labelled["metadata"]["labels"] = {"team": "a"}
+    up.grove("apply", "-f", "-", given=yaml.safe_dump(labelled))
+    assert up.read("/apis/grove.io/v1alpha1/namespaces/default/podcliquesets/merged")["metadata"]["labels"] == {
+        "team": "a"
+    }
+    up.grove("apply", "-f", "-", given=small_set("merged"))
+    after = up.read("/apis/grove.io/v1alpha1/namespaces/default/podcliquesets/merged")
+    assert after["metadata"].get("labels", {}) == {}
+    assert after["metadata"]["finalizers"] == ["grove.io/podcliqueset.grove.io"]
+
+
+def test_warnings_reach_the_user_and_json_holds_them(up: Up) -> None:
+    manifest = small_set("warned", workloadType="Training")
+    said = up.grove("apply", "-f", "-", given=manifest)
+    assert (said.code, said.out) == (0, "podcliqueset/warned created\n")
+    assert said.err.startswith("Warning: spec.workloadType: ")
+    other = up.grove("apply", "-f", "-", "-o", "json", given=small_set("warned-too", workloadType="Training"))
+    assert other.json()["warnings"] == [said.err.removeprefix("Warning: ").rstrip("\n")]
+    assert other.err == ""
+
+
+def test_a_misspelt_field_is_named(up: Up) -> None:
+    said = up.grove("apply", "-f", "-", given=small_set("misspelt", templat={}))
+    assert (said.code, said.out) == (1, "")
+    assert 'unknown field "spec.templat"' in said.err
+
+
+def test_delete_waits_until_the_set_is_gone(up: Up) -> None:
+    up.grove("apply", "-f", "-", given=small_set("short"))
+    assert up.grove("delete", "pcs/short").out == "podcliqueset/short deleted\n"
+    assert up.grove("why", "pcs/short").err == (
+        "grove: no podcliqueset/short in namespace 'default'; check the name, and -n\n"
+    )
+    again = up.grove("delete", "pcs/short")
+    assert (again.code, again.err) == (
+        1, "grove: no podcliqueset/short in namespace 'default'; check the name, and -n\n",
+    )  # fmt: skip
+
+
+def test_delete_without_waiting_returns_at_once(up: Up) -> None:
+    held = yaml.safe_load(small_set("held"))
+    held["metadata"]["finalizers"] = ["example.com/backup"]
+    up.grove("apply", "-f", "-", given=yaml.safe_dump(held))
+    said = up.grove("delete", "pcs/held", "--wait=false", "--output", "json")
+    assert msgspec.json.decode(said.out) == [{"kind": "podcliqueset", "name": "held", "action": "deleted"}]
+    assert "Finalizer example.com/backup holds it" in up.grove("why", "pcs/held").out
+
+
+def test_why_speaks_for_people_and_for_programs(up: Up) -> None:
+    assert up.grove("why", "pcs/chat").out == "Nothing: 10 of 10 pods are ready.\n"
+    assert up.grove("why", "podcliqueset/chat", "-o", "json").json() == {
+        "about": "podcliqueset/chat",
+        "sentences": [
+            {
+                "about": "podcliqueset/chat",
+                "kind": "note",
+                "reason": "",
+                "text": "Nothing: 10 of 10 pods are ready.",
+                "until": None,
+            }
+        ],
+    }
+
+
+def test_logs_are_what_the_kubelet_kept(up: Up) -> None:
+    name = pod_name(up)
+    assert up.grove("logs", name).out == (
+        "container router started (simulated: no process runs)\ncontainer router is ready\n"
+    )
+    assert up.grove("logs", f"pod/{name}", "--tail", "1").out == "container router is ready\n"
+    missing = up.grove("logs", "nobody")
+    assert (missing.code, missing.err.count("\n")) == (1, 1)
+    assert missing.err.startswith('grove: pods "nobody" not found')
+
+
+def test_credentials_that_are_not_accepted_are_named_with_their_source(up: Up, tmp_path: Path) -> None:
+    config = yaml.safe_load((up.folder / ".grove" / "kubeconfig").read_text())
+    config["users"][0]["user"]["token"] = "wrong"
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    said = grove(tmp_path, "status", "--kubeconfig", "config")
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert said.err.endswith(
+        "(from config) does not accept these credentials; renew them (`grove up` writes new ones)\n"
+    )
+
+
+def test_a_namespace_that_does_not_exist_is_named(up: Up) -> None:
+    said = up.grove("apply", "-n", "nowhere", "-f", "-", given=config_map("lost"))
+    assert (said.code, said.out) == (1, "")
+    assert 'namespaces "nowhere" not found' in said.err
+
+
+def test_watching_tells_the_first_look_and_then_what_changes(up: Up) -> None:
+    watcher = up.start("status", "--watch")
+    assert watcher.stdout is not None
+    assert "pcs/chat Running" in watcher.stdout.readline()
+    up.grove("apply", "-f", "-", given=small_set("fresh"))
+    assert any("pcs/fresh Pending" in line for line in watcher.stdout)
+    watcher.terminate()
+    watcher.communicate()
+
+
+def test_a_folder_without_a_kubeconfig_of_grove_uses_kubectls_rules(up: Up, tmp_path: Path) -> None:
+    elsewhere = tmp_path / ".kube"
+    elsewhere.mkdir()
+    (elsewhere / "config").write_text((up.folder / ".grove" / "kubeconfig").read_text())
+    assert "chat" in grove(tmp_path, "status").out

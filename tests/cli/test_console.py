@@ -1,0 +1,125 @@
+"""The command line as scripts and people meet it: exit codes, one line per error, plain text, JSON, completion."""
+
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from grove.api.crds import custom_resource_definitions
+from grove.cli import main as command_line
+from tests.cli.console import GROVE, environment, grove
+
+
+def test_the_version_is_printed_for_people_and_for_programs(tmp_path: Path) -> None:
+    said = grove(tmp_path, "version")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("grove ")
+    as_json = grove(tmp_path, "version", "--output", "json")
+    assert f"grove {as_json.json()['version']}\n" == said.out
+
+
+def test_help_lists_every_command(tmp_path: Path) -> None:
+    said = grove(tmp_path, "--help")
+    assert said.code == 0
+    listed = said.out.partition("Commands:")[2].split("\n")
+    assert [line.split()[0] for line in listed if line.strip()] == [
+        "up", "apply", "delete", "status", "why", "logs", "crds", "version",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["statsu"], "grove: No such command 'statsu'. Did you mean 'status'? (see grove --help)"),
+        (["up", "--nodse", "3"], "grove: No such option: --nodse"),
+        (["up", "--nodes", "many"], "grove: Invalid value for '--nodes'"),
+        (["up", "--nodes", "-1"], "grove: Invalid value for '--nodes'"),
+        (["up", "--port", "65536"], "grove: Invalid value for '--port'"),
+        (["up", "--kubelet", "real"], "grove: Invalid value for '--kubelet'"),
+        (["up", "--kubelet", "process"], "grove: --kubelet process: running pods as local processes comes later; "),
+        (["up", "--data-dir", "here"], "grove: --data-dir: keeping the cluster on disk comes later; "),
+        (["up", "--node-resources", "cpu"], "grove: --node-resources: 'cpu' is not K=V; "),
+        (["up", "--node-resources", "cpu=lots"], 'grove: --node-resources: cpu: "lots" is not a quantity: '),
+        (["why", "chat"], "grove: 'chat': expected KIND/NAME, such as pcs/chat; "),
+        (["why", "node/node-0"], "grove: 'node/node-0': expected KIND/NAME, such as pcs/chat; "),
+        (["why"], "grove: Missing argument 'KIND/NAME'"),
+        (["status", "pod/x"], "grove: 'pod/x': status shows sets; "),
+        (["apply"], "grove: Missing option '--filename'"),
+        (["delete", "pcs/x", "--wait=maybe"], "grove: Invalid value for '--wait'"),
+        (["status", "--output", "yaml"], "grove: Invalid value for '--output'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], line: str) -> None:
+    said = grove(tmp_path, *arguments)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert said.err.startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["status"], "grove: no cluster to talk to; start one with `grove up`, or name one with --kubeconfig or "),
+        (["status", "--kubeconfig", "none"], "grove: none: no such file; check --kubeconfig\n"),
+        (
+            ["apply", "-f", "none.yaml"],
+            "grove: none.yaml: cannot be read (No such file or directory); check the path\n",
+        ),
+        (["up", "none.yaml"], "grove: none.yaml: cannot be read (No such file or directory); check the path\n"),
+    ],
+)
+def test_a_failure_is_one_line_and_exit_code_1(tmp_path: Path, arguments: list[str], line: str) -> None:
+    said = grove(tmp_path, *arguments)
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert said.err.startswith(line)
+
+
+def test_a_cluster_that_does_not_answer_is_named_with_its_source(tmp_path: Path) -> None:
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    said = grove(tmp_path, "status", "--kubeconfig", "config")
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert said.err.startswith("grove: cannot reach https://127.0.0.1:1 (from config): ")
+    assert said.err.endswith("is the cluster running? `grove up` starts one\n")
+
+
+def test_a_bug_is_one_line_that_says_where_the_details_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def break_down(*_: object, **__: object) -> None:
+        raise ExceptionGroup("several", [RuntimeError("a belief is broken")])
+
+    monkeypatch.setattr(command_line, "app", break_down)
+    assert command_line.main(["version"]) == 1
+    assert capsys.readouterr().err == (
+        "grove: RuntimeError: a belief is broken; this is a bug, please report it (GROVE_DEBUG=1 shows the details)\n"
+    )
+    monkeypatch.setenv("GROVE_DEBUG", "1")
+    assert command_line.main(["version"]) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_crds_are_the_definitions_of_our_kinds(tmp_path: Path) -> None:
+    expected = list(custom_resource_definitions())
+    assert list(yaml.safe_load_all(grove(tmp_path, "crds").out)) == expected
+    assert [crd["metadata"] for crd in msgspec.json.decode(grove(tmp_path, "crds", "-o", "json").out)] == [
+        crd["metadata"] for crd in expected
+    ]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    script = f"'{GROVE}' crds | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("apiVersion: apiextensions.k8s.io/v1\n0\n", "")
+
+
+def test_a_shell_is_told_how_to_complete_commands(tmp_path: Path) -> None:
+    asked = {"_GROVE_COMPLETE": "complete_bash", "COMP_WORDS": "grove st", "COMP_CWORD": "1"}
+    assert grove(tmp_path, env=asked).out.split() == ["status"]

@@ -1,0 +1,246 @@
+"""Our kinds are held to their schemas: types, unknown fields, defaults."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grove.api.meta import JsonObject
+from grove.cluster.crds import custom_kinds
+from tests.cluster.apidsl import CLIQUE_SPEC, CLIQUES, CONFIGS, SETS, Api, clique, config, on_cluster
+
+BINDINGS = "/apis/grove.io/v1alpha1/clustertopologybindings"
+GANGS = "/apis/scheduler.grove.io/v1alpha1/namespaces/default/podgangs"
+
+
+def _set(**spec: Any) -> JsonObject:
+    template = {"cliques": [{"name": "a", "spec": CLIQUE_SPEC}]}
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": "s"},
+        "spec": {"replicas": 1, "template": template, **spec},
+    }
+
+
+def _binding(*levels: JsonObject) -> JsonObject:
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopologyBinding",
+        "metadata": {"name": "b"},
+        "spec": {"levels": list(levels)},
+    }
+
+
+def _clique_error(words: str) -> tuple[int, str, str]:
+    return 422, "Invalid", f'PodClique.grove.io "a" is invalid: {words}'
+
+
+def _type_error(path: str, found: str, expected: str) -> str:
+    return f'{path}: Invalid value: "{found}": {path} in body must be of type {expected}: "{found}"'
+
+
+@pytest.mark.parametrize(
+    ("spec", "errors"),
+    [
+        ({"replicas": "3"}, [_type_error("spec.replicas", "string", "integer")]),
+        ({"replicas": True}, [_type_error("spec.replicas", "boolean", "integer")]),
+        ({"replicas": None}, [_type_error("spec.replicas", "null", "integer")]),
+        ({"replicas": 1.5}, [_type_error("spec.replicas", "number", "integer")]),
+        (
+            {"replicas": 2**31},
+            ["spec.replicas: Invalid value: 2147483648: spec.replicas in body must be of type int32"],
+        ),
+        ({"podSpec": []}, [_type_error("spec.podSpec", "array", "object")]),
+        ({"startsAfter": {}}, [_type_error("spec.startsAfter", "object", "array")]),
+        (
+            {"startsAfter": ["x", 1], "roleName": 7},
+            [
+                _type_error("spec.roleName", "integer", "string"),
+                _type_error("spec.startsAfter[1]", "integer", "string"),
+            ],
+        ),
+    ],
+)
+@on_cluster
+async def test_wrong_types_are_refused_with_every_error(api: Api, spec: JsonObject, errors: list[str]) -> None:
+    words = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+    assert (await api.post(CLIQUES, clique("a", spec=spec))).refusal == _clique_error(words)
+
+
+@on_cluster
+async def test_required_fields_must_be_there(api: Api) -> None:
+    body = {**clique("a"), "spec": {"replicas": 1}}
+    assert (await api.post(CLIQUES, body)).refusal == _clique_error(
+        "[spec.roleName: Required value, spec.podSpec: Required value]"
+    )
+    del body["spec"]
+    assert (await api.post(CLIQUES, body)).refusal == _clique_error("spec: Required value")
+
+
+_NO_DOMAIN = (
+    "spec.levels[0].domain: Invalid value: \"Rack\": spec.levels[0].domain in body should match '^[a-z][a-z0-9-]*$'"
+)
+
+
+@pytest.mark.parametrize(
+    ("levels", "words"),
+    [
+        ([], "spec.levels: Invalid value: 0: spec.levels in body should have at least 1 items"),
+        (
+            [{"domain": "Rack", "key": "k"}],
+            (
+                'spec.levels[0].domain: Invalid value: "Rack": spec.levels[0].domain in body should match '
+                "'^[a-z][a-z0-9-]*$'"
+            ),
+        ),
+        ([{"domain": "r" * 64, "key": "k"}], "spec.levels[0].domain: Too long: may not be more than 63 bytes"),
+    ],
+)
+@on_cluster
+async def test_limits_of_the_schema_hold(api: Api, levels: list[JsonObject], words: str) -> None:
+    refused = await api.post(BINDINGS, _binding(*levels))
+    assert refused.refusal == (422, "Invalid", f'ClusterTopologyBinding.grove.io "b" is invalid: {words}')
+
+
+@on_cluster
+async def test_at_the_limit_is_within_it(api: Api) -> None:
+    assert (await api.post(BINDINGS, _binding({"domain": "r" * 63, "key": "k"}))).status == 201
+
+
+@on_cluster
+async def test_only_known_words_are_taken(api: Api) -> None:
+    refused = await api.post(SETS, _set(workloadType="Guessing"))
+    assert refused.refusal[2] == (
+        'PodCliqueSet.grove.io "s" is invalid: spec.workloadType: Unsupported value: "Guessing": '
+        'supported values: "Inference", "Training"'
+    )
+
+
+@on_cluster
+async def test_items_of_a_list_with_keys_are_told_apart(api: Api) -> None:
+    twice = [{"name": "a", "spec": CLIQUE_SPEC}] * 2
+    refused = await api.post(SETS, _set(template={"cliques": twice}))
+    assert refused.refusal[2] == (
+        'PodCliqueSet.grove.io "s" is invalid: spec.template.cliques[1]: Duplicate value: {"name":"a"}'
+    )
+
+
+@on_cluster
+async def test_times_are_times(api: Api) -> None:
+    await api.post(CLIQUES, clique("a"))
+    refused = await api.merge(f"{CLIQUES}/a/status", {"status": {"lastErrors": [_last_error("yesterday")]}})
+    assert refused.refusal[2].endswith(
+        'status.lastErrors[0].observedAt: Invalid value: "yesterday": status.lastErrors[0].observedAt in body must be '
+        "of type date-time: yesterday"
+    )
+    written = await api.merge(f"{CLIQUES}/a/status", {"status": {"lastErrors": [_last_error("2026-01-01T00:00:00Z")]}})
+    assert written.status == 200
+
+
+def _last_error(observed_at: str) -> JsonObject:
+    return {"code": "X", "description": "x", "observedAt": observed_at}
+
+
+@on_cluster
+async def test_defaults_are_filled_in(api: Api) -> None:
+    created = await api.post(SETS, _set())
+    assert created.body["spec"]["workloadType"] == "Inference"
+    assert created.body["spec"]["template"]["cliqueStartupType"] == "CliqueStartupTypeAnyOrder"
+    await api.post(CLIQUES, clique("a"))
+    status = (await api.merge(f"{CLIQUES}/a/status", {"status": {"replicas": 2, "readyReplicas": None}})).body["status"]
+    assert status == {
+        "replicas": 2, "readyReplicas": 0, "updatedReplicas": 0, "scheduleGatedReplicas": 0, "scheduledReplicas": 0,
+    }  # fmt: skip
+
+
+@on_cluster
+async def test_what_the_user_wrote_verbatim_stays(api: Api) -> None:
+    pod_spec = {"containers": [{"name": "a", "future": {"field": None}}], "x": [1, None]}
+    created = await api.post(CLIQUES, clique("a", spec={"podSpec": pod_spec}))
+    assert created.body["spec"]["podSpec"] == pod_spec
+
+
+@on_cluster
+async def test_unknown_fields_are_pruned_with_a_warning(api: Api) -> None:
+    body = {**clique("a", spec={"replica": 1}), "extra": {}}
+    created = await api.post(CLIQUES, body)
+    assert (created.status, created.body["spec"], "extra" in created.body) == (201, CLIQUE_SPEC, False)
+    assert created.headers["Warning"].splitlines() == [
+        '299 - "unknown field \\"spec.replica\\""',
+        '299 - "unknown field \\"extra\\""',
+    ]
+    silent = await api.post(CLIQUES, {**body, "metadata": {"name": "b"}}, fieldValidation="Ignore")
+    assert (silent.status, silent.headers) == (201, {})
+
+
+@on_cluster
+async def test_a_strict_client_is_refused(api: Api) -> None:
+    body = _set()
+    body["spec"]["templat"] = body["spec"].pop("template")
+    body["metadata"]["label"] = {}
+    words = (
+        'PodCliqueSet in version "v1alpha1" cannot be handled as a PodCliqueSet: strict decoding error: '
+        'unknown field "metadata.label", unknown field "spec.templat"'
+    )
+    assert (await api.post(SETS, body, fieldValidation="Strict")).refusal == (400, "BadRequest", words)
+    assert (await api.get(SETS)).names == []
+
+
+@on_cluster
+async def test_a_strict_client_is_refused_its_patch(api: Api) -> None:
+    await api.post(CLIQUES, clique("a"))
+    refused = await api.merge(f"{CLIQUES}/a", {"spec": {"replica": 2}}, fieldValidation="Strict")
+    assert refused.refusal[:2] == (422, "Invalid")
+    assert refused.refusal[2].endswith('strict decoding error: unknown field "spec.replica"')
+    assert (await api.get(f"{CLIQUES}/a")).metadata["resourceVersion"] == "5"
+
+
+@on_cluster
+async def test_unknown_metadata_of_built_in_kinds_is_named_too(api: Api) -> None:
+    refused = await api.post(CONFIGS, config("a", lables={}), fieldValidation="Strict")
+    assert (refused.status, 'unknown field "metadata.lables"' in refused.refusal[2]) == (400, True)
+    assert (await api.post(CONFIGS, config("a"), fieldValidation="Harsh")).status == 422
+
+
+@on_cluster
+async def test_a_status_is_held_to_the_schema_too(api: Api) -> None:
+    await api.post(CLIQUES, clique("a"))
+    refused = await api.merge(f"{CLIQUES}/a/status", {"status": {"replicas": "2"}})
+    assert refused.status == 422
+    pruned = await api.merge(f"{CLIQUES}/a/status", {"status": {"replicas": 2, "mood": "good"}})
+    assert "mood" not in pruned.body["status"]
+
+
+def test_what_was_wrong_before_may_stay() -> None:
+    kind = custom_kinds()["podcliques.grove.io"]
+    old = clique("a", spec={"startsAfter": [1]})
+    new = clique("a", spec={"startsAfter": [1], "replicas": 2})
+    assert [error.path for error in kind.conformed(new).errors] == ["spec.startsAfter[0]"]
+    assert kind.conformed(new, old).errors == ()
+    worse = clique("a", spec={"startsAfter": [1, 2]})
+    assert [error.path for error in kind.conformed(worse, old).errors] == ["spec.startsAfter[1]"]
+
+
+_FIELDS = st.sampled_from(["replicas", "roleName", "podSpec", "startsAfter", "autoScalingConfig", "maxReplicas", "x"])
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**33), 2**33) | st.sampled_from(["a", ""]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_FIELDS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(spec=st.dictionaries(_FIELDS, _VALUES, max_size=5) | st.just({}), is_good=st.booleans())
+def test_the_quick_pass_agrees_with_the_slow_one(spec: JsonObject, is_good: bool) -> None:
+    """An object is stored as it is exactly if the slow pass would change nothing and blame nothing."""
+    kind = custom_kinds()["podcliques.grove.io"]
+    obj = clique("a", spec=spec) if is_good else {**clique("a"), "spec": spec}
+    found = kind.conformed(obj)
+    is_quick = found.obj is obj
+    again = kind.conformed(found.obj)
+    if is_quick:
+        assert (found.unknown, found.errors) == ((), ())
+    else:
+        assert found.unknown or found.errors or found.obj != obj
+    assert (again.obj, again.unknown, again.errors) == (found.obj, (), found.errors)
