@@ -324,7 +324,13 @@ class Storm:
 
     async def _scale(self, resource: Resource[Any], obj: HasMetadata, replicas: int) -> str:
         name = obj.metadata.name
-        await self.world.scale(resource, name, replicas)
+        try:
+            await self.world.scale(resource, name, replicas)
+        except ApiError as error:
+            # The operator may have removed it a moment ago; a user would be told so, too.
+            if not error.is_not_found:
+                raise
+            return f"scaled {resource.plural} {name}, which was gone already"
         return f"scaled {resource.plural} {name} to {replicas}"
 
     async def _delete_pod(self) -> str | None:

@@ -108,13 +108,12 @@ def test_a_teardown_that_was_begun_without_our_hearing_of_it_is_finished_before_
         await world.settle()
         await world.scale(GROUPS, "workload1-0-sg-x", 3)
         await world.settle()
-        unit = [pod for pod in world.pods() if pod.metadata.labels[labels.PODGANG] == "workload1-0-sg-x-0"]
         world.freeze_watch(PODGANGS.plural)
         world.operator.plan = FaultPlan(lost_answer=1.0)
         await world.scale(GROUPS, "workload1-0-sg-x", 2)
         await world.wait_until(lambda: any(labels.TEARDOWN in g.metadata.annotations for g in world.objects(PODGANGS)))
         await world.scale(GROUPS, "workload1-0-sg-x", 3)
-        await world.client.delete(PODS, "default", unit[0].metadata.name, grace_period_seconds=0)
+        await world.delete(PODCLIQUES, "workload1-0-sg-x-2-pc-b")
         world.operator.plan = CALM
         await world.clock.sleep(60)
         world.thaw_watch(PODGANGS.plural)
