@@ -74,7 +74,7 @@ def draw_options(random: Random) -> Options:
     return Options(
         nodes=random.randint(1, 6),
         pods_per_node=random.choice((1, 2, 4, 8)),
-        sets=tuple(draw_set(random, name) for name in ("a", "b", "c")[: random.choice((1, 1, 1, 2, 2, 3))]),
+        sets=tuple(draw_set(random, name) for name in ("a", "b", "c")[: random.choice((1, 1, 1, 1, 1, 2, 2, 3))]),
         faults=draw_faults(random),
         cluster_faults=CALM if random.random() < 0.6 else draw_faults(random),
         step_count=random.randint(8, 25),
@@ -119,7 +119,7 @@ def draw_set(random: Random, name: str) -> JsonObject:
         "apiVersion": "grove.io/v1alpha1",
         "kind": "PodCliqueSet",
         "metadata": {"name": name},
-        "spec": {"replicas": random.choice((1, 1, 1, 2)), "template": template},
+        "spec": {"replicas": random.choice((1, 1, 1, 1, 2)), "template": template},
     }
 
 
@@ -134,8 +134,8 @@ def draw_clique(random: Random, name: str) -> JsonObject:
     annotations = {}
     if random.random() < 0.3:
         annotations[labels.SIM_READY_AFTER] = f"{random.choice((1, 5, 40))}s"
-    if random.random() < 0.08:
-        annotations[labels.SIM_EXIT_AFTER] = f"{random.choice((2, 30, 300))}s"
+    if random.random() < 0.05:
+        annotations[labels.SIM_EXIT_AFTER] = f"{random.choice((5, 30, 300))}s"
         annotations[labels.SIM_EXIT_CODE] = random.choice(("0", "1"))
     return {
         "name": name,
@@ -289,14 +289,14 @@ class Storm:
         pcs = self._pick(self._living_sets())
         if pcs is None:
             return None
-        return await self._scale(PODCLIQUESETS, pcs, self.random.choice((0, 1, 1, 2, 2, 3)))
+        return await self._scale(PODCLIQUESETS, pcs, self.random.choice((0, 1, 1, 1, 2, 2, 3)))
 
     async def _scale_group(self) -> str | None:
         group = self._pick(self.world.objects(GROUPS))
         if group is None:
             return None
         minimum = group.spec.min_available
-        return await self._scale(GROUPS, group, self.random.randint(minimum, minimum + 2))
+        return await self._scale(GROUPS, group, self.random.choice((minimum, minimum, minimum + 1, minimum + 2)))
 
     async def _bounce(self) -> str | None:
         """Scale in and out again at once: what was begun is finished before it is wanted again."""
@@ -320,7 +320,7 @@ class Storm:
         if clique is None:
             return None
         minimum = clique.min_available
-        return await self._scale(PODCLIQUES, clique, self.random.randint(minimum, minimum + 3))
+        return await self._scale(PODCLIQUES, clique, self.random.choice((minimum, minimum, minimum + 1, minimum + 3)))
 
     async def _scale(self, resource: Resource[Any], obj: HasMetadata, replicas: int) -> str:
         name = obj.metadata.name

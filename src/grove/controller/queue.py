@@ -23,6 +23,8 @@ class KeyQueue:
         self._wakes: list[tuple[datetime, Uid]] = []
         self._wake_of: dict[Uid, datetime] = {}
         self._changed = asyncio.Event()
+        # One worker waits for all of them: the others would wake up with it for nothing.
+        self._waiting = asyncio.Lock()
 
     @property
     def is_quiet(self) -> bool:
@@ -55,14 +57,15 @@ class KeyQueue:
         self._changed.set()
 
     async def take(self) -> Uid:
-        while True:
-            self._promote_due()
-            if self._ready:
-                key = self._ready.popleft()
-                self._queued.discard(key)
-                self._visiting.add(key)
-                return key
-            await self._wait_for_change()
+        async with self._waiting:
+            while True:
+                self._promote_due()
+                if self._ready:
+                    key = self._ready.popleft()
+                    self._queued.discard(key)
+                    self._visiting.add(key)
+                    return key
+                await self._wait_for_change()
 
     def done(self, key: Uid) -> None:
         self._visiting.discard(key)
