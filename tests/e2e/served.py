@@ -31,8 +31,10 @@ class Ran(msgspec.Struct, frozen=True):
 class Kubectl:
     """`kubectl("get", "pods")` against one cluster; a command that fails fails the test, unless it is asked about."""
 
-    def __init__(self, kubeconfig: Path, home: Path) -> None:
+    def __init__(self, kubeconfig: Path, home: Path, command: tuple[str, ...] = ()) -> None:
         self.kubeconfig = kubeconfig
+        # The machine's kubectl, unless another one is given.
+        self._command = command or ((KUBECTL,) if KUBECTL else ())
         # A home of its own: kubectl caches discovery there.
         self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(home)}
 
@@ -42,9 +44,9 @@ class Kubectl:
         return ran
 
     def attempt(self, *arguments: str, stdin: str = "", editor: str = "") -> Ran:
-        assert KUBECTL is not None, "kubectl is not on the PATH; these tests run with `make test-kube`"
+        assert self._command, "kubectl is not on the PATH; these tests run with `make test-kube`"
         done = subprocess.run(
-            [KUBECTL, *arguments],
+            [*self._command, *arguments],
             env={**self._environment, "KUBE_EDITOR": editor},
             input=stdin,
             capture_output=True,
