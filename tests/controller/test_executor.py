@@ -10,7 +10,7 @@ from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
 from grove.controller.executor import Refused
 from grove.controller.settings import Settings
 from grove.kube.errors import ApiError
-from grove.planner.actions import Chain, Delete, DeleteMany, FreshLook, Patch, StatusWrite
+from grove.planner.actions import Chain, Delete, DeleteMany, FreshLook, Patch, StatusWrite, Urgency
 from grove.sim.faults import FaultPlan
 from tests.controller.small_operator import SmallOperator, creates_of, run
 
@@ -349,7 +349,7 @@ class TestStatuses:
             uid=operator.pcs.metadata.uid,
             resource_version=version or operator.pcs.metadata.resource_version,
             patch={"replicas": 1, "observedGeneration": 1},
-            is_urgent=True,
+            urgency=Urgency.NEWS,
             on_success=(operator.emit("p"),),
         )
 

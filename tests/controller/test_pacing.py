@@ -6,8 +6,8 @@ import pytest
 
 from grove.api.meta import Uid
 from grove.api.resources import PODCLIQUES
-from grove.controller.pacing import StatusPacer
-from grove.planner.actions import StatusWrite
+from grove.controller.pacing import COUNTS_PER_SECOND, StatusPacer
+from grove.planner.actions import StatusWrite, Urgency
 from tests.dsl import NOW, at
 
 SET, OTHER = Uid("set"), Uid("other")
@@ -21,7 +21,7 @@ def status(uid: str, *, urgent: bool = False, ready: int = 1) -> StatusWrite:
         uid=Uid(uid),
         resource_version="1",
         patch={"readyReplicas": ready},
-        is_urgent=urgent,
+        urgency=Urgency.NEWS if urgent else Urgency.COUNT,
     )
 
 
@@ -83,3 +83,12 @@ def test_sets_do_not_share_their_waits() -> None:
     assert (one.wake_at(SET), one.wake_at(OTHER)) == (at(1), at(1.5))
     one.forget(SET)
     assert (one.wake_at(SET), one.wake_at(OTHER)) == (None, at(1.5))
+
+
+def test_many_counts_wait_longer_than_a_few() -> None:
+    one = pacer()
+    statuses = [status(str(number)) for number in range(5 * COUNTS_PER_SECOND)]
+    assert one.choose(SET, statuses, NOW) == []
+    assert one.wake_at(SET) == NOW + timedelta(seconds=5)
+    assert one.choose(SET, statuses, NOW + timedelta(seconds=4)) == []
+    assert one.choose(SET, statuses, NOW + timedelta(seconds=5)) == statuses

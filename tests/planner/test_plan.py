@@ -220,4 +220,4 @@ def test_chains_of_one_plan_have_keys_of_their_own() -> None:
     world.edit(PODCLIQUES, "p-0-a", {"spec": {"replicas": 3}})
     world.edit(PODCLIQUESETS, "p", {"spec": {"replicas": 1}})
     keys = [chain.key for chain in plan(world.snapshot(), NOW).chains]
-    assert keys == ["p-1", "p-0-g-0", "p-0"]
+    assert keys == ["p-0-g-0", "p-1", "p-0"]

@@ -279,3 +279,16 @@ class TestGatesInAPlan:
         assert [(finding.about, finding.message) for finding in decided.findings] == [
             ("podgang/p-0", "1 pods wait behind the gate: 1 of 2 pods of p-0-a exist")
         ]
+
+    @pytest.mark.parametrize(
+        ("seconds", "keys"),
+        [(0, ["p-1", "p-0/gates"]), (4.9, ["p-1", "p-0/gates"]), (5, ["p-0/gates", "p-1"])],
+    )
+    def test_what_is_not_built_yet_comes_first_but_nobody_waits_long_for_it(
+        self, seconds: float, keys: list[str]
+    ) -> None:
+        a = clique(gated(0))
+        seen = snapshot(pcs(replicas=2), replica(a, gangs=(gang(a),), services=(service(),)), replica(index=1))
+        decided = plan(seen, at(seconds))
+        assert [chain.key for chain in decided.chains] == keys
+        assert decided.wake_at == (at(5) if seconds < 5 else None)

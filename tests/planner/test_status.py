@@ -13,7 +13,7 @@ from grove.api.podgang import GangPhase, PodGang, PodGangStatus
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS
 from grove.api.scalinggroup import ScalingGroupStatus
-from grove.planner.actions import Emit, Severity, StatusWrite, subject_of
+from grove.planner.actions import Emit, Severity, StatusWrite, Urgency, subject_of
 from grove.planner.availability import Verdict
 from grove.planner.refusals import Refusal
 from grove.planner.status import (
@@ -81,7 +81,7 @@ class TestAClique:
             name="p-0-a",
             uid=clique().uid,
             resource_version="1",
-            is_urgent=False,
+            urgency=Urgency.COUNT,
             patch={
                 "observedGeneration": 1,
                 "lastErrors": [],
@@ -156,26 +156,26 @@ class TestAClique:
         )
 
     @pytest.mark.parametrize(
-        ("view", "is_urgent"),
+        ("view", "urgency"),
         [
-            pytest.param(clique(gated(0), gated(1)), False, id="only counts"),
-            pytest.param(clique(pod(0), starting(1)), False, id="not all ready yet"),
-            pytest.param(clique(pod(0), starting(1), needs=1), True, id="available for the first time"),
-            pytest.param(clique(pod(0), pod(1), was_available=True), True, id="all ready"),
-            pytest.param(clique(pod(0), starting(1), was_available=True), True, id="a breach begins"),
+            pytest.param(clique(gated(0), gated(1)), Urgency.COUNT, id="only counts"),
+            pytest.param(clique(pod(0), starting(1)), Urgency.COUNT, id="not all ready yet"),
+            pytest.param(clique(pod(0), starting(1), needs=1), Urgency.FACT, id="available for the first time"),
+            pytest.param(clique(pod(0), pod(1), was_available=True), Urgency.NEWS, id="all ready"),
+            pytest.param(clique(pod(0), starting(1), was_available=True), Urgency.FACT, id="a breach begins"),
         ],
     )
-    def test_facts_and_good_news_are_urgent(self, view: CliqueView, is_urgent: bool) -> None:
+    def test_facts_come_first_and_good_news_at_once(self, view: CliqueView, urgency: Urgency) -> None:
         write = next_status(view)
         assert write is not None
-        assert write.is_urgent is is_urgent
+        assert write.urgency is urgency
 
-    def test_a_breach_that_ends_is_urgent_too(self) -> None:
+    def test_a_breach_that_ends_is_a_fact_too(self) -> None:
         broken = clique(pod(0), starting(1), starting(2), needs=2, was_available=True)
         healed = clique(pod(0), pod(1), starting(2), needs=2, status=decoded(broken, next_status(broken)))
         write = next_status(healed)
         assert write is not None
-        assert write.is_urgent
+        assert write.urgency is Urgency.FACT
 
     REFUSAL = Refusal(message="exceeded quota", since=NOW, retry_at=at(31), give_back_at=None)
 
@@ -254,7 +254,7 @@ class TestAGroup:
             ],
             "currentPodCliqueSetGenerationHash": GROUP_CTX.generation_hash,
         }
-        assert not write.is_urgent
+        assert write.urgency is Urgency.COUNT
 
     def test_a_replica_is_updated_when_it_is_available_and_runs_the_newest_template(self) -> None:
         newest = clique(pod(0, template_hash=NEWEST["grove.io/pod-template-hash"]), labels=NEWEST)
@@ -263,11 +263,11 @@ class TestAGroup:
         write = self.write((newest, newest), (newest, old_pod), (newest, starting_pod))
         assert (write.patch["availableReplicas"], write.patch["updatedReplicas"]) == (2, 1)
 
-    def test_good_news_and_breaches_are_urgent(self) -> None:
+    def test_breaches_are_facts_and_good_news_is_told_at_once(self) -> None:
         ready, lost, new = clique(ready=1), clique(replicas=1, was_available=True), clique(replicas=1)
-        assert self.write((ready,)).is_urgent
-        assert self.write((lost,)).is_urgent
-        assert not self.write((new,)).is_urgent
+        assert self.write((ready,)).urgency is Urgency.NEWS
+        assert self.write((lost,)).urgency is Urgency.FACT
+        assert self.write((new,)).urgency is Urgency.COUNT
 
     def test_losing_every_scheduled_replica_is_announced(self) -> None:
         old = ScalingGroupStatus(scheduled_replicas=2, observed_generation=1)
@@ -372,12 +372,12 @@ class TestAGang:
         assert first is not None
         assert sorted(first.patch) == ["conditions", "phase"]
         assert [one["type"] for one in first.patch["conditions"]] == ["Initialized", "Scheduled", "Ready", "Unhealthy"]
-        assert not first.is_urgent
+        assert first.urgency is Urgency.COUNT
         running = gang(view, status=msgspec.convert({**first.patch, "placementScore": 0.5}, PodGangStatus))
         up = clique(pod(0), pod(1, node="", ready=False), needs=1)
         second = gang_status(running, gang_health(running, (up,), 1), at(3))
         assert second is not None
-        assert second.is_urgent
+        assert second.urgency is Urgency.NEWS
         assert sorted(second.patch) == ["conditions", "phase"]
         settled = msgspec.structs.replace(
             running, status=msgspec.convert({**second.patch, "placementScore": 0.5}, PodGangStatus)
@@ -418,7 +418,7 @@ class TestASet:
             name="p",
             uid=SET_UID,
             resource_version="1",
-            is_urgent=False,
+            urgency=Urgency.COUNT,
             patch={
                 "observedGeneration": 1,
                 "conditions": [],
@@ -438,12 +438,12 @@ class TestASet:
         assert write is not None
         assert write.patch["phase"] == "Pending"
 
-    def test_is_urgent_when_all_replicas_are_available(self) -> None:
+    def test_is_news_when_all_replicas_are_available(self) -> None:
         observed = pcs(replicas=2)
         for available in (0, 1, 2):
             write = set_write(observed, available_replicas=available)
             assert write is not None
-            assert write.is_urgent is (available == 2)
+            assert (write.urgency is Urgency.NEWS) is (available == 2)
 
     def test_lists_at_most_so_many_gangs_and_errors(self) -> None:
         waiting = tuple(GangStatus(name=f"p-{i}", phase="Pending") for i in range(LISTED_GANGS + 1))

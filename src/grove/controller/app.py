@@ -8,7 +8,9 @@ from grove.controller.caches import Caches
 from grove.controller.events import EventRecorder
 from grove.controller.executor import Executor
 from grove.controller.failures import FailureBook
+from grove.controller.journal import LogJournal, NoJournal
 from grove.controller.loop import Loop
+from grove.controller.meter import Meter, NoMeter
 from grove.controller.observe import Observer
 from grove.controller.queue import KeyQueue
 from grove.controller.settings import Settings
@@ -18,7 +20,16 @@ from grove.kube.client import Client
 class Controller:
     """The operator: `run` until cancelled."""
 
-    def __init__(self, client: Client, clock: Clock, random: Random, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        random: Random,
+        settings: Settings | None = None,
+        *,
+        meter: Meter | None = None,
+        is_logging: bool = False,
+    ) -> None:
         self._clock = clock
         self._settings = settings or Settings()
         self.caches = Caches()
@@ -35,15 +46,30 @@ class Controller:
             failures=self.failures,
             recorder=self.recorder,
             settings=self._settings,
+            meter=meter or NoMeter(),
+            journal=LogJournal(self.caches) if is_logging else NoJournal(),
         )
+
+    @property
+    def is_synced(self) -> bool:
+        """Every kind was listed once, so that sets are planned for."""
+        return not self.unlisted()
+
+    def unlisted(self) -> list[str]:
+        """Resources that were never listed so far."""
+        return [plural for plural, reflector in self._reflectors.items() if not reflector.listed.is_set()]
+
+    def watch_restarts(self) -> dict[str, int]:
+        """By resource."""
+        return {plural: reflector.restarts for plural, reflector in self._reflectors.items()}
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for reflector in self._reflectors:
+            for reflector in self._reflectors.values():
                 tasks.create_task(reflector.run())
             tasks.create_task(self.recorder.run())
             # What is not seen yet is not missing: nothing is planned before every kind was listed once.
-            for reflector in self._reflectors:
+            for reflector in self._reflectors.values():
                 await reflector.listed.wait()
             for _ in range(self._settings.workers):
                 tasks.create_task(self.loop.work())

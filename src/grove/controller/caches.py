@@ -41,7 +41,8 @@ class Caches:
     def store(self, resource: Resource[Any]) -> Store[Any]:
         return self._by_plural[resource.plural]
 
-    def reflectors(self, client: Client, clock: Clock, random: Random) -> list[Reflector[Any]]:
+    def reflectors(self, client: Client, clock: Clock, random: Random) -> dict[str, Reflector[Any]]:
+        """By the plural of what each follows."""
         kinds: list[tuple[Resource[Any], str]] = [
             (PODCLIQUESETS, ""),
             (PODCLIQUES, _OURS),
@@ -50,7 +51,9 @@ class Caches:
             (PODS, _OURS),
             (SERVICES, _OURS),
         ]
-        return [
-            Reflector(client, resource, self.store(resource), clock, Random(random.random()), label_selector=selector)
+        return {
+            resource.plural: Reflector(
+                client, resource, self.store(resource), clock, Random(random.random()), label_selector=selector
+            )
             for resource, selector in kinds
-        ]
+        }

@@ -2,23 +2,21 @@
 
 from datetime import datetime, timedelta
 
-import structlog
-
 from grove.api.meta import Uid
 from grove.clock import Clock
 from grove.controller.events import EventRecorder
 from grove.controller.executor import Executor, Outcome
 from grove.controller.failures import FailureBook
+from grove.controller.journal import Journal
+from grove.controller.meter import Meter
 from grove.controller.observe import Observer
 from grove.controller.pacing import StatusPacer
 from grove.controller.queue import KeyQueue
 from grove.controller.settings import Settings
 from grove.kube.errors import ApiError
-from grove.planner.actions import FreshLook, Plan, earliest
+from grove.planner.actions import FreshLook, Plan, Urgency, earliest
 from grove.planner.memo import Memo
 from grove.planner.plan import plan
-
-log = structlog.get_logger()
 
 
 class Loop:
@@ -34,6 +32,8 @@ class Loop:
         failures: FailureBook,
         recorder: EventRecorder,
         settings: Settings,
+        meter: Meter,
+        journal: Journal,
     ) -> None:
         self._clock = clock
         self._queue = queue
@@ -42,6 +42,8 @@ class Loop:
         self._failures = failures
         self._recorder = recorder
         self._settings = settings
+        self._meter = meter
+        self._journal = journal
         self._pacer = StatusPacer(timedelta(seconds=settings.status_settle_seconds))
         self._memos: dict[Uid, Memo] = {}
         self._trouble: dict[Uid, int] = {}
@@ -56,20 +58,24 @@ class Loop:
     async def work(self) -> None:
         while True:
             key = await self._queue.take()
+            started_at = self._clock.monotonic()
             try:
                 await self._visit_safely(key)
             finally:
+                self._meter.visited(self._clock.monotonic() - started_at)
                 self._queue.done(key)
 
     async def _visit_safely(self, key: Uid) -> None:
         try:
             await self._visit(key)
         except ApiError as error:
+            self._journal.troubled(key, [error], self._trouble.get(key, 0))
             self._queue.wake_at(key, self._retry_at(key, error.retry_after))
         except Exception:
             # One set must not stop the others: said loudly, counted, tried again later.
             self.bug_count += 1
-            log.exception("visit failed", set_uid=key)
+            self._meter.failed()
+            self._journal.failed(key)
             self._queue.wake_at(key, self._retry_at(key, None))
 
     async def _visit(self, key: Uid) -> None:
@@ -79,14 +85,21 @@ class Loop:
         if decided is None:
             self._forget(key)
             return
-        statuses = self._pacer.choose(key, decided.statuses, self._clock.now())
-        # Statuses first: a fact is written before the act that destroys its evidence.
-        written = await self._executor.write_statuses(statuses, lane=key)
-        if statuses:
+        # A fact is written before the act that destroys its evidence.
+        facts = [status for status in decided.statuses if status.urgency is Urgency.FACT]
+        if facts:
+            known = await self._executor.write_statuses(facts, lane=key)
             # What was written has new versions now, and the actions name the versions that they rest on.
             decided = await self._decide_on_fresh_facts(key) or decided
+        else:
+            known = Outcome()
         outcome = await self._executor.carry_out(decided.chains, lane=key)
-        self._settle(key, decided, written, outcome)
+        self._remember_failures(key, outcome, self._clock.now())
+        # What only tells about the work comes after it, and tells what came of it.
+        seen = self._decide(key) if outcome.write_count else decided
+        statuses = self._pacer.choose(key, seen.statuses if seen else (), self._clock.now())
+        told = await self._executor.write_statuses(statuses, lane=key)
+        self._settle(key, seen or decided, (known, outcome, told))
 
     async def _decide_on_fresh_facts(self, key: Uid) -> Plan | None:
         """A plan whose every look was taken; meanwhile something else may have changed that needs a look of its own."""
@@ -105,18 +118,19 @@ class Loop:
             return None
         return plan(snapshot, self._clock.now(), self._memos.setdefault(key, Memo()))
 
-    def _settle(self, key: Uid, decided: Plan, written: Outcome, outcome: Outcome) -> None:
-        now = self._clock.now()
-        self._recorder.record([*written.emits, *outcome.emits])
-        self._remember_failures(key, outcome, now)
+    def _settle(self, key: Uid, decided: Plan, outcomes: tuple[Outcome, ...]) -> None:
+        emits = [emit for outcome in outcomes for emit in outcome.emits]
+        self._recorder.record(emits)
+        self._journal.decided(key, [done for outcome in outcomes for done in outcome.done], emits)
         wake_at = earliest(decided.wake_at, self._pacer.wake_at(key))
-        errors = (*written.errors, *outcome.errors)
+        errors = [error for outcome in outcomes for error in outcome.errors]
         if errors:
+            self._journal.troubled(key, errors, self._trouble.get(key, 0))
             # What is due earlier stays due earlier: one broken replica must not hold up the others.
             wake_at = earliest(wake_at, self._retry_at(key, max(e.retry_after or 0.0 for e in errors) or None))
         else:
             self._trouble.pop(key, None)
-            if outcome.is_cut_short or written.is_cut_short:
+            if any(outcome.is_cut_short for outcome in outcomes):
                 self._queue.add(key)
         self._queue.wake_at(key, wake_at)
 
@@ -126,6 +140,7 @@ class Loop:
             if (part, failure_key) not in refused and self._failures.clear(key, part, [failure_key]):
                 self._observer.mark(key, part)
         for refusal in outcome.refused:
+            self._meter.refused(refusal.code)
             self._failures.record(
                 key, refusal.part, key=refusal.key, code=refusal.code, message=refusal.message, now=now
             )

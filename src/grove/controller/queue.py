@@ -17,7 +17,8 @@ class KeyQueue:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ready: deque[Uid] = deque()
-        self._queued: set[Uid] = set()
+        # Since when each waits; in the order of `_ready`.
+        self._queued: dict[Uid, float] = {}
         self._visiting: set[Uid] = set()
         self._again: set[Uid] = set()
         self._wakes: list[tuple[datetime, Uid]] = []
@@ -32,6 +33,17 @@ class KeyQueue:
         return not (self._ready or self._visiting)
 
     @property
+    def depth(self) -> int:
+        """Keys that wait for a visit."""
+        return len(self._ready)
+
+    @property
+    def oldest_seconds(self) -> float:
+        """How long the first of them has waited."""
+        since = next(iter(self._queued.values()), None)
+        return 0.0 if since is None else self._clock.monotonic() - since
+
+    @property
     def next_wake(self) -> datetime | None:
         return min(self._wake_of.values(), default=None)
 
@@ -40,7 +52,7 @@ class KeyQueue:
         if key in self._visiting:
             self._again.add(key)
         elif key not in self._queued:
-            self._queued.add(key)
+            self._queued[key] = self._clock.monotonic()
             self._ready.append(key)
             self._changed.set()
 
@@ -62,7 +74,7 @@ class KeyQueue:
                 self._promote_due()
                 if self._ready:
                     key = self._ready.popleft()
-                    self._queued.discard(key)
+                    del self._queued[key]
                     self._visiting.add(key)
                     return key
                 await self._wait_for_change()

@@ -4,7 +4,7 @@ The executor carries these out without knowing what they mean (`controller/execu
 """
 
 from datetime import datetime
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any, dataclass_transform
 
 import msgspec
@@ -107,20 +107,36 @@ Action = Create | Patch | Delete | DeleteMany
 Stage = tuple[Action, ...]
 
 
+class Rank(IntEnum):
+    """Which chains of a set go first when a pass cannot carry out all of them."""
+
+    # What goes makes room, and whoever has waited long enough waits no longer.
+    FIRST = 0
+    BUILD = 1
+    # An opened gate sets scheduler and kubelets to work, which compete with the creates for the same server.
+    GATES = 2
+
+
 class Chain(Part):
     """Stages in order; a failing stage ends its own chain and no other. `part` is the set replica, -1: the set."""
 
     key: str
     part: int
     stages: tuple[Stage, ...]
+    rank: Rank = Rank.BUILD
+
+
+class Urgency(StrEnum):
+    # Later decisions rest on it: written before anything else is done.
+    FACT = "fact"
+    # All is well now: written at once, after what is to be done.
+    NEWS = "news"
+    # May wait a moment for the next change, so that ten of them become one write.
+    COUNT = "count"
 
 
 class StatusWrite(Part):
-    """A new status, as the smallest patch.
-
-    An urgent one is written at once: it holds a fact that later decisions rest on, or says that all is well now.
-    Others may wait a moment for the next change, so that ten of them become one write.
-    """
+    """A new status, as the smallest patch."""
 
     resource: Resource[Any]
     namespace: str
@@ -128,7 +144,7 @@ class StatusWrite(Part):
     uid: Uid
     resource_version: str
     patch: JsonObject
-    is_urgent: bool
+    urgency: Urgency
     on_success: tuple[Emit, ...] = ()
 
 
@@ -187,10 +203,10 @@ def delete_object(resource: Resource[Any], metadata: ObjectMeta, reason: str, on
     )
 
 
-def chain(key: str, part: int, *stages: Stage) -> tuple[Chain, ...]:
+def chain(key: str, part: int, *stages: Stage, rank: Rank = Rank.BUILD) -> tuple[Chain, ...]:
     """A chain without its empty stages, or nothing."""
     kept = tuple(stage for stage in stages if stage)
-    return (Chain(key=key, part=part, stages=kept),) if kept else ()
+    return (Chain(key=key, part=part, stages=kept, rank=rank),) if kept else ()
 
 
 def earliest(*instants: datetime | None) -> datetime | None:

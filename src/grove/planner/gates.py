@@ -4,6 +4,9 @@ spec/gang-scheduling.md, "Gang Scheduling Behavior": a base gang's pods wait unt
 a scaled gang's pods until the base gang is scheduled.
 """
 
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
 import msgspec
 
 from grove.api.labels import GATE
@@ -11,10 +14,12 @@ from grove.api.pod import Pod
 from grove.api.podgang import PodGang
 from grove.api.reasons import FindingReason
 from grove.api.resources import PODS
-from grove.planner.actions import Finding, Patch
+from grove.planner.actions import Finding, Patch, earliest
 from grove.planner.gangs import referenced_names
 from grove.planner.refusals import has_started, is_below_minima
 from grove.planner.views import CliqueView
+
+PATIENCE = timedelta(seconds=5)
 
 
 class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +79,13 @@ def plan_gates(gang: PodGang | None, cliques: tuple[CliqueView, ...], verdict: G
         for clique in cliques
         for pod in _behind_gate(clique, frozenset(referenced_names(gang, clique.name)))
     )
+
+
+def gate_patience(cliques: Iterable[CliqueView]) -> datetime | None:
+    """Until when open gates may stand back behind creates of the same set; None: nobody waits."""
+    since = (pod.metadata.creation_timestamp for c in cliques for pod in c.active if pod.is_behind_our_gate)
+    oldest = earliest(*since)
+    return None if oldest is None else oldest + PATIENCE
 
 
 def gate_finding(gang_name: str, cliques: tuple[CliqueView, ...], verdict: GateVerdict) -> tuple[Finding, ...]:

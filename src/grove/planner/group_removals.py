@@ -5,11 +5,7 @@ import msgspec
 from grove.api import labels, names
 from grove.api.meta import ObjectMeta
 from grove.api.reasons import FindingReason
-from grove.planner.actions import (
-    Chain,
-    Finding,
-    chain,
-)
+from grove.planner.actions import Chain, Finding, Rank, chain
 from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint
 from grove.planner.removal import is_marked, plan_group_replica_removal
 from grove.planner.snapshot import SetContext
@@ -43,7 +39,7 @@ def plan_group_replica_removals(context: SetContext, replica: ReplicaView, bluep
             reason = FindingReason.BEING_REMOVED if gang_name not in wanted else FindingReason.TEARDOWN_UNFINISHED
             selector = {labels.GROUP: group.name, labels.GROUP_REPLICA_INDEX: str(j)}
             stages = plan_group_replica_removal(context, gang, members, selector, why)
-            chains += chain(gang_name, replica.index, *stages)
+            chains += chain(gang_name, replica.index, *stages, rank=Rank.FIRST)
             findings.append(
                 Finding(about=f"podgang/{gang_name}", reason=reason, message=f"{group.name} replica {j} goes: {why}")
             )

@@ -3,7 +3,6 @@
 It saves time and changes no answer: a fresh `Memo` gives the same plans.
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 
 from grove.planner.replica import ReplicaPlan, plan_replica
@@ -47,12 +46,6 @@ class Memo:
     def busy(self) -> list[ReplicaPlan]:
         """The plans that matter beyond their counts, in order."""
         return [self._plans[position] for position in sorted(self._busy)]
-
-    def busy_removals_first(self, wanted_count: int) -> Iterable[ReplicaPlan]:
-        """What goes makes room for what comes."""
-        positions = sorted(self._busy)
-        ordered = (*(p for p in positions if p >= wanted_count), *(p for p in positions if p < wanted_count))
-        return (self._plans[position] for position in ordered)
 
     def _changed(self, snapshot: Snapshot) -> dict[int, None]:
         before, self._views = self._views, snapshot.replicas

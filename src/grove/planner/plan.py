@@ -26,7 +26,7 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
     replicas = memo.busy()
     status = set_status(snapshot, _add_up(memo, replicas), now)
     return Plan(
-        chains=tuple(c for r in memo.busy_removals_first(snapshot.context.spec.replicas) for c in r.chains),
+        chains=tuple(sorted((c for replica in replicas for c in replica.chains), key=lambda chain: chain.rank)),
         statuses=(*(s for replica in replicas for s in replica.statuses), *((status,) if status else ())),
         looks=tuple(look for replica in replicas for look in replica.looks),
         findings=tuple(finding for replica in replicas for finding in replica.findings),

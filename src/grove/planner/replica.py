@@ -17,6 +17,7 @@ from grove.planner.actions import (
     Failure,
     Finding,
     FreshLook,
+    Rank,
     StatusWrite,
     chain,
     earliest,
@@ -34,7 +35,7 @@ from grove.planner.gang_state import (
     refusal_findings,
     wake_of,
 )
-from grove.planner.gates import gate_finding, plan_gates
+from grove.planner.gates import gate_finding, gate_patience, plan_gates
 from grove.planner.group_removals import plan_group_replica_removals
 from grove.planner.removal import is_marked, plan_replica_removal
 from grove.planner.snapshot import SetContext
@@ -103,9 +104,11 @@ def plan_replica(
     gates = tuple(
         patch for state in states for patch in plan_gates(state.gang, state.views, verdicts[state.blueprint.name])
     )
+    patience_ends_at = gate_patience(clique for state in states for clique in state.views) if gates else None
+    gates_rank = Rank.FIRST if patience_ends_at is not None and patience_ends_at <= now else Rank.GATES
     return ReplicaPlan(
         chains=(
-            *chain(f"{base_name}/gates", replica.index, gates),
+            *chain(f"{base_name}/gates", replica.index, gates, rank=gates_rank),
             *removals.chains,
             *chain(base_name, replica.index, *builds),
         ),
@@ -117,7 +120,11 @@ def plan_replica(
             *(f for s in states for f in refusal_findings(s)),
             *retries.findings,
         ),
-        wake_at=earliest(retries.wake_at, *(wake_of(state, now) for state in states)),
+        wake_at=earliest(
+            retries.wake_at,
+            patience_ends_at if gates_rank is Rank.GATES else None,
+            *(wake_of(state, now) for state in states),
+        ),
         is_available=_is_replica_available(context, replica, blueprint),
         is_updated=all(
             clique.name in replica.cliques and is_newest(context, replica.cliques[clique.name])
@@ -137,7 +144,7 @@ def _plan_removal(
     stages = plan_replica_removal(context, replica, base_name, why)
     finding = Finding(about=f"podgang/{base_name}", reason=reason, message=f"replica {replica.index} goes: {why}")
     return ReplicaPlan(
-        chains=chain(base_name, replica.index, plan_old_finalizers(replica), *stages),
+        chains=chain(base_name, replica.index, plan_old_finalizers(replica), *stages, rank=Rank.FIRST),
         findings=(finding,),
         # Not wanted or not there yet: the set is not updated as long as this replica is in between.
         is_updated=replica.index >= context.spec.replicas,

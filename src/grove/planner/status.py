@@ -25,7 +25,7 @@ from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, Resource
 from grove.api.scalinggroup import PodCliqueScalingGroup, ScalingGroupStatus
 from grove.api.times import ceil_second
-from grove.planner.actions import Emit, Failure, Severity, StatusWrite, Subject, subject_of
+from grove.planner.actions import Emit, Failure, Severity, StatusWrite, Subject, Urgency, subject_of
 from grove.planner.availability import (
     Verdict,
     clique_breach,
@@ -75,8 +75,14 @@ def clique_status(
     )
     # Facts that later decisions rest on: the sticky flag, and the instant at which a breach began or ended.
     is_fact = status.was_available != old.was_available or _breach_moved(old.conditions, conditions)
-    is_urgent = is_fact or clique.ready_count == clique.replicas
-    return _write(PODCLIQUES, metadata, old, status, is_urgent=is_urgent)
+    is_news = clique.ready_count == clique.replicas
+    return _write(PODCLIQUES, metadata, old, status, _urgency(is_fact=is_fact, is_news=is_news))
+
+
+def _urgency(*, is_fact: bool = False, is_news: bool) -> Urgency:
+    if is_fact:
+        return Urgency.FACT
+    return Urgency.NEWS if is_news else Urgency.COUNT
 
 
 def _breach_moved(old: tuple[Condition, ...], new: tuple[Condition, ...]) -> bool:
@@ -125,8 +131,9 @@ def group_status(
         conditions=conditions,
         current_pod_clique_set_generation_hash=old.current_pod_clique_set_generation_hash or context.generation_hash,
     )
-    is_urgent = _breach_moved(old.conditions, conditions) or status.available_replicas == status.replicas
-    return _write(GROUPS, group.metadata, old, status, is_urgent=is_urgent)
+    is_fact = _breach_moved(old.conditions, conditions)
+    is_news = status.available_replicas == status.replicas
+    return _write(GROUPS, group.metadata, old, status, _urgency(is_fact=is_fact, is_news=is_news))
 
 
 def is_replica_available(cliques: Sequence[CliqueView | None]) -> bool:
@@ -210,7 +217,7 @@ def gang_status(gang: PodGang, health: GangHealth, now: datetime) -> StatusWrite
     for type_, verdict in health.verdicts:
         conditions = with_condition(conditions, type_, verdict, now)
     status = PodGangStatus(phase=health.phase, conditions=conditions, placement_score=old.placement_score)
-    return _write(PODGANGS, gang.metadata, old, status, is_urgent=health.phase == GangPhase.RUNNING)
+    return _write(PODGANGS, gang.metadata, old, status, _urgency(is_news=health.phase == GangPhase.RUNNING))
 
 
 class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,7 +247,8 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         current_generation_hash=old.current_generation_hash or context.generation_hash,
         phase=SetPhase.RUNNING if facts.available_replicas else SetPhase.PENDING,
     )
-    return _write(PODCLIQUESETS, pcs.metadata, old, status, is_urgent=status.available_replicas == status.replicas)
+    is_news = status.available_replicas == status.replicas
+    return _write(PODCLIQUESETS, pcs.metadata, old, status, _urgency(is_news=is_news))
 
 
 def _with_unbuilt(context: SetContext, conditions: tuple[Condition, ...], now: datetime) -> tuple[Condition, ...]:
@@ -310,7 +318,7 @@ def without_condition(conditions: tuple[Condition, ...], type_: str) -> tuple[Co
 
 
 def _write(
-    resource: Resource[Any], metadata: ObjectMeta, old: AnyStatus, new: AnyStatus, *, is_urgent: bool
+    resource: Resource[Any], metadata: ObjectMeta, old: AnyStatus, new: AnyStatus, urgency: Urgency
 ) -> StatusWrite | None:
     if old == new:
         return None
@@ -321,7 +329,7 @@ def _write(
         uid=metadata.uid,
         resource_version=metadata.resource_version,
         patch=_status_patch(old, new),
-        is_urgent=is_urgent,
+        urgency=urgency,
         on_success=_announcements(subject_of(resource, metadata), old, new),
     )
 

@@ -87,7 +87,7 @@ class Plane:
     def start(self, component: str) -> None:
         with (self.folder / f"{component}.log").open("ab") as log:
             command = [str(self._binary), component, *self._flags(component)]
-            self._processes[component] = _start(command, log)
+            self._processes[component] = start_process(command, log)
 
     def stop(self, component: str, number: signal.Signals = signal.SIGTERM) -> None:
         """Until it has ended; one that does not listen is killed."""
@@ -200,6 +200,7 @@ class Plane:
             "audit-policy-file": str(self.folder / "audit-policy.yaml"),
             "audit-log-path": str(self.audit_log),
             "audit-log-mode": "batch",
+            "audit-log-batch-max-wait": "1s",
         }
         if self._has_gangs:
             flags |= {"feature-gates": GANG_GATES, "runtime-config": GANG_APIS}
@@ -238,7 +239,8 @@ def running_plane(folder: Path, *, version: str = "", has_gangs: bool = False) -
         plane.close()
 
 
-def _start(command: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
+def start_process(command: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
+    """A process that ends with us, whatever ends us."""
     library = ctypes.CDLL(None)
 
     def die_with_parent() -> None:

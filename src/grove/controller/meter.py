@@ -1,0 +1,118 @@
+"""What the loop and the connection tell whoever counts. Counting itself is `metrics.py`; nobody needs to listen."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import msgspec
+
+from grove.kube.answers import check
+from grove.kube.errors import ApiError
+from grove.kube.traffic import target_of
+from grove.kube.transport import Request, Response, Transport
+
+# Nothing is wrong with the server or with us: a watch's place grew too old, or the server asks for patience.
+_EVERYDAY = (410, 429)
+
+
+class Meter(Protocol):
+    def visited(self, seconds: float) -> None:
+        """One set was visited, for this long."""
+
+    def refused(self, reason: str) -> None:
+        """The server will not create something; the reason is the planner's word."""
+
+    def failed(self) -> None:
+        """A visit ended with a bug of ours."""
+
+
+class NoMeter:
+    """Implements `Meter`: nobody counts."""
+
+    def visited(self, seconds: float) -> None:
+        pass
+
+    def refused(self, reason: str) -> None:
+        pass
+
+    def failed(self) -> None:
+        pass
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a request was, in the words of an audit log: `create`, `pods`."""
+
+    verb: str
+    resource: str
+
+
+class Listener(Protocol):
+    def answered(self, asked: Asked, code: int) -> None:
+        """The server's status code; 0: no answer."""
+
+    def followed(self, asked: Asked, trouble: ApiError | None) -> None:
+        """A list or a watch of this resource began, or could not."""
+
+
+class OverheardTransport:
+    """Implements `Transport`. Tells its listeners what became of every request."""
+
+    def __init__(self, inner: Transport, *listeners: Listener) -> None:
+        self._inner = inner
+        self._listeners = listeners
+
+    async def send(self, request: Request) -> Response:
+        asked = _asked(request)
+        try:
+            response = await self._inner.send(request)
+        except ApiError as error:
+            self._answered(asked, error.code)
+            if asked.verb == "list":
+                self._followed(asked, error)
+            raise
+        self._answered(asked, response.status)
+        if asked.verb == "list":
+            self._followed(asked, _trouble_of(request, response))
+        return response
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        asked = Asked("watch", target_of(request).resource)
+        is_open = False
+        try:
+            async with self._inner.stream(request) as lines:
+                is_open = True
+                self._answered(asked, 200)
+                self._followed(asked, None)
+                yield lines
+        except ApiError as error:
+            if not is_open:
+                self._answered(asked, error.code)
+                if error.code not in _EVERYDAY:
+                    self._followed(asked, error)
+            raise
+
+    def _answered(self, asked: Asked, code: int) -> None:
+        for listener in self._listeners:
+            listener.answered(asked, code)
+
+    def _followed(self, asked: Asked, trouble: ApiError | None) -> None:
+        for listener in self._listeners:
+            listener.followed(asked, trouble)
+
+
+def _asked(request: Request) -> Asked:
+    target = target_of(request)
+    if request.is_write:
+        return Asked(target.verb, target.resource)
+    return Asked("get" if target.name else "list", target.resource)
+
+
+def _trouble_of(request: Request, response: Response) -> ApiError | None:
+    if response.status < 400 or response.status in _EVERYDAY:
+        return None
+    try:
+        check(request, response)
+    except ApiError as error:
+        return error
+    return None
