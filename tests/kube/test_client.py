@@ -1,6 +1,7 @@
 """Typed verbs: what is sent, and what an answer becomes."""
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -13,10 +14,11 @@ from grove.api.resources import NODES, PODGANGS, PODS, Object
 from grove.clock import LoopClock
 from grove.kube.answers import Added, Bookmark, Deleted, Listing, Modified, Unreadable, WatchEvent
 from grove.kube.client import Client
-from grove.kube.errors import ApiError, ConnectionLost
+from grove.kube.errors import ApiError, ConnectionLost, NoCredentials
+from grove.kube.limits import WriteLimiter
 from grove.kube.transport import JSON_PATCH, Request, Response
 from grove.sim.clock import run_virtual
-from tests.kube.scripted import ScriptedTransport, bookmark, error_line, line, ok, page, pod_json, refusal
+from tests.kube.scripted import ScriptedTransport, Silence, bookmark, error_line, line, ok, page, pod_json, refusal
 
 T = TypeVar("T")
 
@@ -230,6 +232,19 @@ def test_a_binding_names_the_pod_by_uid() -> None:
             id="in the body",
         ),
         pytest.param(refusal(429, "TooManyRequests"), None, id="not said"),
+        pytest.param(refusal(429, "TooManyRequests", retry_after=86400), 300.0, id="a day"),
+        pytest.param(
+            Response(
+                status=429, body=b'{"kind":"Status","reason":"TooManyRequests","details":{"retryAfterSeconds":-3}}'
+            ),
+            0.0,
+            id="in the past",
+        ),
+        pytest.param(
+            Response(status=429, body=refusal(429, "TooManyRequests").body, headers={"Retry-After": "9" * 400}),
+            300.0,
+            id="beyond all numbers",
+        ),
     ],
 )
 def test_an_error_says_when_to_come_back(answer: Response, retry_after: float | None) -> None:
@@ -245,6 +260,68 @@ def test_an_error_page_of_a_proxy_is_quoted() -> None:
             ScriptedTransport([Response(status=502, body=b"<html>bad gateway")]),
             lambda client: client.get(PODS, "default", "a"),
         )
+
+
+def test_a_page_for_people_in_place_of_an_object_is_quoted_with_its_kind() -> None:
+    login = Response(status=200, body=b"<html>\n Please  log in", headers={"Content-Type": "text/html; charset=utf-8"})
+    with pytest.raises(ConnectionLost, match=r"it is text/html, perhaps of a proxy in between: <html> Please log in$"):
+        ask(ScriptedTransport([login]), lambda client: client.get(PODS, "default", "a"))
+
+
+def test_an_object_that_cannot_be_read_is_not_quoted() -> None:
+    """It might be a Secret."""
+    broken = Response(status=200, body=b'{"metadata": hidden', headers={"Content-Type": "application/json"})
+    with pytest.raises(ConnectionLost, match="the answer cannot be read") as caught:
+        ask(ScriptedTransport([broken]), lambda client: client.get(PODS, "default", "a"))
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [300, 302, 307, 399])
+def test_a_redirection_is_an_error_that_says_where_to(status: int) -> None:
+    away = Response(status=status, headers={"Location": "https://login.example/x?state=hidden"})
+    with pytest.raises(ApiError, match=r"redirected to https://login\.example/x; name the API server itself") as caught:
+        ask(ScriptedTransport([away]), lambda client: client.create(PODS, "default", {}))
+    assert (caught.value.code, caught.value.is_transient) == (status, False)
+
+
+def test_a_list_that_takes_too_long_as_a_whole_is_given_up() -> None:
+    pages: list[Response | ApiError | Silence] = []
+    for number in range(4):
+        pages += [Silence(50), page(pod_json("a", number + 1), version=7, continue_token="more")]
+    transport = ScriptedTransport(pages)
+    with pytest.raises(ConnectionLost, match="the list was not complete after 120 s"):
+        ask(transport, lambda client: client.list(PODS))
+    assert len(transport.requests) == 3
+
+
+def limited(answers: list[Response | ApiError | Silence], writes: int) -> int:
+    """The write limit after so many writes got such answers."""
+
+    async def main() -> int:
+        clock = LoopClock(EPOCH)
+        limiter = WriteLimiter(clock)
+        client = Client(ScriptedTransport(answers), clock, limiter)
+        for _ in range(writes):
+            with suppress(ApiError):
+                await client.create(PODS, "default", {})
+        return limiter.limit
+
+    return run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("answers", "limit"),
+    [
+        pytest.param([refusal(429, "TooManyRequests")], 16, id="too many"),
+        pytest.param([refusal(503, "ServiceUnavailable")], 16, id="unavailable"),
+        pytest.param([Silence(60), ConnectionLost("no answer in time")], 16, id="no answer"),
+        pytest.param([ConnectionLost("reset")], 32, id="a broken connection"),
+        pytest.param([Silence(60), NoCredentials("the plugin hangs")], 32, id="nothing was sent"),
+        pytest.param([refusal(500, "InternalError")], 32, id="an error"),
+    ],
+)
+def test_what_the_write_limit_learns_from_an_answer(answers: list[Response | ApiError | Silence], limit: int) -> None:
+    assert limited(answers, 1) == limit
 
 
 def test_an_answer_that_cannot_be_read_is_as_good_as_none() -> None:

@@ -11,7 +11,10 @@ import yaml
 from grove.api.meta import JsonObject
 from grove.errors import UserError
 from grove.kube import config
-from grove.kube.config import Access, find_access
+from grove.kube.config import Access, ExecPlugin, InteractiveMode, find_access
+
+GROUP = "client.authentication.k8s.io"
+EXEC: JsonObject = {"apiVersion": f"{GROUP}/v1", "command": "aws", "interactiveMode": "Never"}
 
 
 def kubeconfig(
@@ -120,12 +123,59 @@ def test_files_that_are_named_are_relative_to_the_file_that_names_them(folder: P
     access = find_access({}, kubeconfig=path)
     assert (access.certificate_authority, access.client_certificate, access.client_key) == (b"CA", b"CERT", b"KEY")
     assert (access.token_file, access.is_insecure) == (folder / "far" / "token", True)
+    assert access.certificate_authority_file == folder / "far" / "pki" / "ca.crt"
+    assert access.client_certificate_file == folder / "far" / "pki" / "me.crt"
+    assert access.client_key_file == folder / "me.key"
 
 
 def test_a_token_is_stronger_than_a_token_file(folder: Path) -> None:
     path = write(folder / "config", kubeconfig(user={"token": "t", "tokenFile": "there"}))
     access = find_access({}, kubeconfig=path)
     assert (access.token, access.token_file) == ("t", None)
+
+
+def test_everything_that_a_credential_plugin_needs_is_read(folder: Path) -> None:
+    extensions = [{"name": "other", "extension": 1}, {"name": f"{GROUP}/exec", "extension": {"audience": "x"}}]
+    described = {
+        "apiVersion": f"{GROUP}/v1beta1",
+        "command": "bin/login",
+        "args": ["token", "--cluster=c"],
+        "env": [{"name": "PROFILE", "value": "p"}],
+        "installHint": "Get it at the help desk.\n",
+        "provideClusterInfo": True,
+    }
+    path = write(folder / "config", kubeconfig(cluster={"extensions": extensions}, user={"exec": described}))
+    assert find_access({}, kubeconfig=path).plugin == ExecPlugin(
+        api_version=f"{GROUP}/v1beta1",
+        command=str(folder / "bin" / "login"),
+        arguments=("token", "--cluster=c"),
+        environment=(("PROFILE", "p"),),
+        install_hint="Get it at the help desk.",
+        wants_cluster=True,
+        cluster_config={"audience": "x"},
+        interactive_mode=InteractiveMode.IF_AVAILABLE,
+    )
+
+
+def test_a_bare_command_is_left_to_the_path_and_null_means_nothing(folder: Path) -> None:
+    path = write(folder / "config", kubeconfig(user={"exec": {**EXEC, "args": None, "env": None, "installHint": None}}))
+    assert find_access({}, kubeconfig=path).plugin == ExecPlugin(
+        api_version=f"{GROUP}/v1", command="aws", interactive_mode=InteractiveMode.NEVER
+    )
+
+
+def test_a_token_that_is_written_down_is_stronger_than_a_plugin(folder: Path) -> None:
+    access = find_access({}, kubeconfig=write(folder / "config", kubeconfig(user={"exec": EXEC, "token": "t\n"})))
+    assert (access.token, access.plugin) == ("t", None)
+
+
+def test_secrets_do_not_show_when_an_access_is_printed(folder: Path) -> None:
+    described = {**EXEC, "args": ["hidden"], "env": [{"name": "A", "value": "hidden"}]}
+    with_plugin = kubeconfig(user={"exec": described, "client-key-data": encoded("hidden")})
+    with_token = kubeconfig(user={"token": "hidden"})
+    shown = [repr(find_access({}, kubeconfig=write(folder / "c", content))) for content in (with_plugin, with_token)]
+    shown.append(repr(find_access({}, kubeconfig=write(folder / "c", with_plugin)).plugin))
+    assert shown == [f"Access('https://mine.example:6443', source='{folder}/c')"] * 2 + ["ExecPlugin('aws')"]
 
 
 @pytest.mark.parametrize(
@@ -138,10 +188,29 @@ def test_a_token_is_stronger_than_a_token_file(folder: Path) -> None:
         ({**kubeconfig(), "current-context": "other"}, "has no context 'other'; choose another one (there are: mine)"),
         ({**kubeconfig(), "clusters": []}, "context 'mine' names cluster 'mine', which has no server; add it"),
         ({**kubeconfig(), "users": []}, "context 'mine' names user 'mine', which is not there; add it"),
+        (kubeconfig(user={"exec": {"command": "aws"}}), "user 'mine': exec.apiVersion is ''; update the plugin to"),
         (
-            kubeconfig(user={"exec": {"command": "aws"}}),
-            "asks a credential plugin (exec), which comes later; use a token",
+            kubeconfig(user={"exec": {**EXEC, "apiVersion": f"{GROUP}/v1alpha1"}}),
+            f"exec.apiVersion is '{GROUP}/v1alpha1'",
         ),
+        (kubeconfig(user={"exec": {**EXEC, "command": ""}}), "exec.command is missing; name the credential plugin"),
+        (kubeconfig(user={"exec": {"apiVersion": f"{GROUP}/v1", "command": "x"}}), "exec.interactiveMode is missing"),
+        (
+            kubeconfig(user={"exec": {**EXEC, "interactiveMode": "Maybe"}}),
+            "exec.interactiveMode is 'Maybe'; use one of Never, IfAvailable, Always",
+        ),
+        (kubeconfig(user={"exec": {**EXEC, "args": 7}}), "not a kubeconfig"),
+        (kubeconfig(user={"token": "a b"}), "the token contains what no token does; copy it again"),
+        (
+            kubeconfig(cluster={"server": "mine.example:6443"}),
+            "server 'mine.example:6443' is not a URL; write https://",
+        ),
+        (kubeconfig(cluster={"server": "https://mine.example:x"}), "is not a URL; write https://"),
+        (
+            kubeconfig(cluster={"proxy-url": "socks5://p.example:1080"}),
+            "proxy-url is a socks5 proxy, which is not supported; use an http:// or https:// proxy",
+        ),
+        (kubeconfig(cluster={"proxy-url": "p.example:3128"}), "proxy-url is not a URL of an http or https proxy"),
         (kubeconfig(user={"auth-provider": {"name": "gcp"}}), "has an auth-provider, which Kubernetes removed"),
         (kubeconfig(user={"username": "me", "password": "x"}), "has a password, which Kubernetes no longer accepts"),
         (kubeconfig(cluster={"certificate-authority-data": "?"}), "certificate-authority-data is not base64"),
@@ -176,5 +245,6 @@ def test_in_a_pod_the_service_account_is_used(folder: Path) -> None:
         source=str(home),
         namespace="team",
         certificate_authority=b"CA",
+        certificate_authority_file=home / "ca.crt",
         token_file=home / "token",
     )

@@ -17,7 +17,8 @@ from grove.errors import UserError
 from grove.kube.client import Client
 from grove.kube.config import Access
 from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.http import HttpTransport, tls_context
+from grove.kube.http import HttpTransport
+from grove.kube.tls import tls_context
 from grove.kube.transport import Request
 
 T = TypeVar("T")
@@ -120,6 +121,26 @@ def test_a_stream_that_is_refused_says_why_and_when_to_come_back() -> None:
     assert (caught.value.code, caught.value.message, caught.value.retry_after) == (429, "busy", 7.0)
 
 
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+def test_a_write_that_comes_too_late_when_its_connection_stands_is_not_carried_out(method: str) -> None:
+    carried_out: list[bytes] = []
+
+    async def answer(http: web.BaseRequest) -> web.Response:
+        carried_out.append(await http.read())
+        return web.Response(body=b"{}")
+
+    async def ask(transport: HttpTransport) -> None:
+        in_time = Request(method=method, path="/x", body=b"in time", may_leave=lambda: True)
+        too_late = Request(method=method, path="/x", body=b"too late", may_leave=lambda: False)
+        await transport.send(in_time)
+        with pytest.raises(ConnectionLost, match="too late"):
+            await transport.send(too_late)
+        await transport.send(in_time)
+
+    talk(answer, ask)
+    assert carried_out == [b"in time", b"in time"]
+
+
 def test_nobody_listening_is_a_lost_connection() -> None:
     async def ask() -> None:
         access = Access(server="http://127.0.0.1:1", source="test")
@@ -128,24 +149,6 @@ def test_nobody_listening_is_a_lost_connection() -> None:
 
     with pytest.raises(ConnectionLost, match="GET http://127"):
         asyncio.run(ask())
-
-
-def test_a_token_file_is_read_again_when_it_was_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grove.kube.http.TOKEN_SECONDS", -1.0)
-    path = tmp_path / "token"
-    path.write_text("first\n")
-
-    async def answer(http: web.BaseRequest) -> web.Response:
-        return web.Response(text=http.headers["Authorization"])
-
-    async def ask(transport: HttpTransport) -> list[bytes]:
-        said = [(await transport.send(Request(method="GET", path="/"))).body]
-        path.write_text("second\n")
-        said.append((await transport.send(Request(method="GET", path="/"))).body)
-        path.unlink()
-        return [*said, (await transport.send(Request(method="GET", path="/"))).body]
-
-    assert talk(answer, ask, token_file=path) == [b"Bearer first", b"Bearer second", b"Bearer second"]
 
 
 def test_a_key_that_is_not_a_key_is_the_users_error() -> None:

@@ -172,6 +172,36 @@ def test_successes_raise_the_limit_slowly_up_to_the_highest() -> None:
     assert run_virtual(main()) == [4, 4, 4, 4, 5, 5, 5, 5, 5, 6, 6, 6]
 
 
+def test_a_server_that_is_unavailable_is_pushed_less_and_left_alone_as_long_as_it_asks() -> None:
+    async def main() -> tuple[int, list[tuple[str, float]]]:
+        limiter = WriteLimiter(LoopClock(EPOCH))
+        limit = await one_answer(limiter, 503, retry_after=5)
+        done: list[tuple[str, float]] = []
+        await write(limiter, "a", 0.0, done)
+        return limit, done
+
+    assert run_virtual(main()) == (16, [("a", 5.0)])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limits"),
+    [pytest.param(0.5, [32] * 4, id="broke at once"), pytest.param(60, [16, 8, 4, 4], id="waited in vain")],
+)
+def test_waiting_in_vain_is_push_back_and_a_broken_connection_is_not(seconds: float, limits: list[int]) -> None:
+    async def main() -> list[int]:
+        clock = LoopClock(EPOCH)
+        limiter = WriteLimiter(clock)
+        found = []
+        for _ in range(4):
+            async with limiter.turn("a") as turn:
+                await clock.sleep(seconds)
+                turn.unanswered()
+            found.append(limiter.limit)
+        return found
+
+    assert run_virtual(main()) == limits
+
+
 def test_a_server_error_does_not_raise_the_limit() -> None:
     async def main() -> list[int]:
         limiter = WriteLimiter(LoopClock(EPOCH), start=4, lowest=4, highest=6)

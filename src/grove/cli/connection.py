@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from grove.cli.options import checked_name
 from grove.clock import Clock, LoopClock
 from grove.errors import UserError
 from grove.kube.client import Client
 from grove.kube.config import Access, find_access
-from grove.kube.errors import ApiError, ConnectionLost
+from grove.kube.errors import ApiError, ConnectionLost, NoCredentials
 from grove.kube.http import HttpTransport
 from grove.kube.transport import Transport
 
@@ -34,6 +36,8 @@ def run(main: Coroutine[Any, Any, R]) -> R:
 
 @asynccontextmanager
 async def connect(kubeconfig: Path | None, context: str, namespace: str) -> AsyncIterator[Connection]:
+    if namespace:
+        checked_name(namespace)
     access = find_access(os.environ, kubeconfig=kubeconfig, context=context)
     clock = LoopClock.starting_now()
     async with HttpTransport(access, clock) as transport:
@@ -50,8 +54,12 @@ async def connect(kubeconfig: Path | None, context: str, namespace: str) -> Asyn
 
 def _in_words(error: ApiError, access: Access) -> UserError:
     where = f"{access.server} (from {access.source})"
+    if isinstance(error, NoCredentials):
+        return UserError(f"{access.source}: {error.message}")
     if isinstance(error, ConnectionLost):
-        return UserError(f"cannot reach {where}: {error.message}; is the cluster running? `grove up` starts one")
+        # What aiohttp says of its own TLS settings helps nobody.
+        why = re.sub(r" ssl:(<[^>]*>|\w+)", "", error.message)
+        return UserError(f"cannot reach {where}: {why}; is the cluster running? `grove up` starts one")
     if error.code == 401:
         return UserError(f"{where} does not accept these credentials; renew them (`grove up` writes new ones)")
     if error.code == 404 and "could not find the requested resource" in error.message:

@@ -16,6 +16,8 @@ from grove.kube.transport import Request, Response
 
 T = TypeVar("T", bound=HasMetadata)
 
+LONGEST_PAUSE_SECONDS = 300.0
+
 
 class Listing(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """What a server held at one version. `unreadable` exists too, but in a form that our view does not understand."""
@@ -134,7 +136,7 @@ def decode_object(resource: Resource[T], request: Request, response: Response) -
     try:
         return _decoders(resource.view).object.decode(response.body)
     except msgspec.MsgspecError as error:
-        raise _unreadable_answer(request, error) from error
+        raise _unreadable_answer(request, response, error) from error
 
 
 def decode_deleted(resource: Resource[T], request: Request, response: Response) -> T | None:
@@ -145,7 +147,7 @@ def decode_deleted(resource: Resource[T], request: Request, response: Response) 
             return None
         answer = _decoders(resource.view).object.decode(response.body)
     except msgspec.MsgspecError as error:
-        raise _unreadable_answer(request, error) from error
+        raise _unreadable_answer(request, response, error) from error
     return None if _is_last_state(answer.metadata) else answer
 
 
@@ -184,7 +186,7 @@ def _decode_page_piecewise(resource: Resource[T], request: Request, response: Re
             else:
                 unreadable.append(_METADATA.decode(raw).metadata)
     except msgspec.MsgspecError as error:
-        raise _unreadable_answer(request, error) from error
+        raise _unreadable_answer(request, response, error) from error
     return Page(
         items=tuple(items),
         resource_version=body.metadata.resource_version,
@@ -234,8 +236,10 @@ def _unreadable_line(line: bytes) -> Unreadable:
 
 def check(request: Request, response: Response) -> None:
     """Raises what the server said no with."""
-    if response.status < 400:
+    if response.status < 300:
         return
+    if response.status < 400:
+        raise _redirected(request, response)
     try:
         status = _STATUS.decode(response.body)
     except msgspec.MsgspecError:
@@ -244,18 +248,41 @@ def check(request: Request, response: Response) -> None:
     _raise_status(status, response.status, retry_after_of(response))
 
 
+def _redirected(request: Request, response: Response) -> ApiError:
+    """API servers do not redirect what we ask for: this is a proxy that wants a login, or another server."""
+    # What follows the address may be a secret of the login.
+    target = _header(response, "location").partition("?")[0] or "nowhere"
+    words = f"{request.method} {request.path}: redirected to {target}; name the API server itself as server"
+    return ApiError(response.status, "Redirected", words)
+
+
 def _raise_status(status: Status, code: int, retry_after: float | None) -> NoReturn:
     if retry_after is None and status.details is not None and status.details.retry_after_seconds is not None:
-        retry_after = float(status.details.retry_after_seconds)
+        retry_after = _pause(status.details.retry_after_seconds)
     raise ApiError(code, status.reason, status.message, retry_after)
 
 
 def retry_after_of(response: Response) -> float | None:
     """Seconds of the Retry-After header; its other form, a date, is not used by API servers."""
-    text = next((value for name, value in response.headers.items() if name.lower() == "retry-after"), "")
-    return float(text) if text.isdecimal() else None
+    text = _header(response, "retry-after")
+    return _pause(float(text)) if text.isdecimal() else None
 
 
-def _unreadable_answer(request: Request, error: Exception) -> ConnectionLost:
+def _pause(seconds: float) -> float:
+    """A server asks for seconds; a proxy in maintenance might ask for a day."""
+    return min(max(float(seconds), 0.0), LONGEST_PAUSE_SECONDS)
+
+
+def _header(response: Response, name: str) -> str:
+    return next((value for key, value in response.headers.items() if key.lower() == name), "")
+
+
+def _unreadable_answer(request: Request, response: Response, error: Exception) -> ConnectionLost:
     # The server did answer; but what it did is as unknown as if it had not.
-    return ConnectionLost(f"{request.method} {request.path}: the answer cannot be read: {error}")
+    what = f"{request.method} {request.path}: the answer cannot be read: {error}"
+    content_type = _header(response, "content-type").partition(";")[0]
+    if content_type not in ("", "application/json"):
+        # Not from an API server, so no object is quoted here.
+        start = " ".join(response.body[:200].decode("utf-8", "replace").split())
+        what += f"; it is {content_type}, perhaps of a proxy in between: {start}"
+    return ConnectionLost(what)

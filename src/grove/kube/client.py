@@ -4,6 +4,7 @@ Nothing is retried here: a caller knows what is safe to repeat. Reading the answ
 behind `transport.py`, the pace of writes in `limits.py`, following a kind for ever in `watch.py`.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from grove.kube.answers import (
     decode_page,
     retry_after_of,
 )
-from grove.kube.errors import ApiError, ConnectionLost
+from grove.kube.errors import ApiError, ConnectionLost, NoCredentials
 from grove.kube.limits import WriteLimiter
 from grove.kube.transport import MERGE_PATCH, Request, Response, Transport
 
@@ -33,6 +34,8 @@ JsonPatch = list[JsonObject]
 
 # A long list may outlive its continue token; a server that never lets us finish is an error.
 _LIST_ATTEMPTS = 3
+# All pages and all attempts together.
+LIST_SECONDS = 120.0
 
 
 class Client:
@@ -66,6 +69,14 @@ class Client:
         """All pages, as of one version. A continue token that grew too old starts the list over."""
         query = _selection(label_selector, field_selector) | {"limit": str(page_size)}
         request = Request(method="GET", path=resource.path(namespace), query=query)
+        try:
+            # Also a bound on the pages: a server could send one after the other for ever.
+            async with asyncio.timeout(LIST_SECONDS):
+                return await self._list_from_the_start(resource, request)
+        except TimeoutError as error:
+            raise ConnectionLost(f"GET {request.path}: the list was not complete after {LIST_SECONDS:g} s") from error
+
+    async def _list_from_the_start(self, resource: Resource[T], request: Request) -> Listing[T]:
         for attempt in range(1, _LIST_ATTEMPTS + 1):
             try:
                 return await self._list_pages(resource, request)
@@ -193,8 +204,15 @@ class Client:
         if self._limiter is None or not request.is_write:
             return await self._transport.send(request)
         async with self._limiter.turn(self._lane) as turn:
-            response = await self._transport.send(request)
-            turn.answered(response.status, retry_after=retry_after_of(response) if response.status == 429 else None)
+            try:
+                response = await self._transport.send(request)
+            except NoCredentials:
+                # Nothing was sent: nothing is learned about the server.
+                raise
+            except ConnectionLost:
+                turn.unanswered()
+                raise
+            turn.answered(response.status, retry_after=retry_after_of(response))
             return response
 
 

@@ -40,7 +40,13 @@ class ApiError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        return self.code == 409 and self.reason != "AlreadyExists"
+        """What was written is not what was read: another version by now, or another object of this name."""
+        return (self.code == 409 and self.reason != "AlreadyExists") or self.is_other_object
+
+    @property
+    def is_other_object(self) -> bool:
+        """A patch named the uid of an object that is gone; there is another one of that name. It says so with a 422."""
+        return self.code == 422 and "metadata.uid: Invalid value" in self.message
 
     @property
     def is_gone(self) -> bool:
@@ -50,7 +56,7 @@ class ApiError(Exception):
     @property
     def is_refusal(self) -> bool:
         """The server understood and will not: quota, admission, validation. Repeating it at once is pointless."""
-        return self.code in (400, 403, 422)
+        return self.code in (400, 403, 422) and not self.is_other_object
 
     @property
     def is_transient(self) -> bool:
@@ -68,3 +74,7 @@ class ConnectionLost(ApiError):
 
     def __init__(self, message: str) -> None:
         super().__init__(0, "ConnectionLost", message)
+
+
+class NoCredentials(ConnectionLost):
+    """Nobody could tell who we are, so nothing was sent. The user acts on the message; until then it is tried again."""

@@ -12,6 +12,9 @@ from grove.clock import Clock
 from grove.errors import require
 
 SLOW_ANSWER_SECONDS = 0.5
+# Too many requests, and unavailable: the server says that it cannot keep up, and perhaps when to come back.
+OVERLOADED = (429, 503)
+NO_ANSWER = 0
 _SECONDS_BETWEEN_CUTS = 1.0
 
 
@@ -62,11 +65,15 @@ class WriteLimiter:
         self._admit()
 
     def learn(self, status: int, latency: float, retry_after: float | None) -> None:
-        """What one answer says about the server."""
-        if status == 429:
+        """What one answer, or its absence, says about the server."""
+        if status in OVERLOADED:
             if retry_after is not None:
                 self._closed_until = max(self._closed_until, self._clock.monotonic() + retry_after)
             self._cut(self._lowest)
+        elif status == NO_ANSWER:
+            # A connection that breaks at once says nothing about load; waiting in vain does.
+            if latency > SLOW_ANSWER_SECONDS:
+                self._cut(self._lowest)
         elif latency > SLOW_ANSWER_SECONDS:
             self._cut(self._lowest_when_slow)
         elif status < 500:
@@ -126,3 +133,7 @@ class Turn:
     def answered(self, status: int, *, retry_after: float | None = None) -> None:
         """The server answered; the limiter learns from the status and from how long it took."""
         self._limiter.learn(status, self._clock.monotonic() - self._started_at, retry_after)
+
+    def unanswered(self) -> None:
+        """There was no answer, for as long as we waited."""
+        self._limiter.learn(NO_ANSWER, self._clock.monotonic() - self._started_at, None)

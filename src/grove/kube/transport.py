@@ -4,7 +4,7 @@ Implementations: `cluster/inprocess.py` (no sockets) and, over HTTP, the client 
 `sim/faults.py` wraps one. Nothing else in the project talks to a server.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -19,6 +19,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
     # As in HTTP; empty: JSON as it is.
     accept: str = ""
+    # For a write that comes too late at some instant: asked last of all, when its bytes are about to leave.
+    may_leave: Callable[[], bool] | None = None
 
     @property
     def is_write(self) -> bool:

@@ -23,7 +23,6 @@ SHORTEST_WATCH_SECONDS = 300
 LONGEST_WATCH_SECONDS = 600
 SILENCE_SECONDS = 30
 STABLE_WATCH_SECONDS = 1.0
-LIST_SECONDS = 120
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 30.0
 
@@ -102,16 +101,14 @@ class Reflector(Generic[T]):
     async def _list(self, state: ListAll) -> State:
         mark = self._store.begin_list()
         try:
-            async with asyncio.timeout(LIST_SECONDS):
-                listing = await self._client.list(
-                    self._resource,
-                    namespace=self._namespace,
-                    label_selector=self._label_selector,
-                    field_selector=self._field_selector,
-                )
-        except (ApiError, TimeoutError) as error:
-            known = error if isinstance(error, ApiError) else None
-            return self._back_off(ListAll(failures=state.failures + 1), known)
+            listing = await self._client.list(
+                self._resource,
+                namespace=self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+            )
+        except ApiError as error:
+            return self._back_off(ListAll(failures=state.failures + 1), error)
         self.unreadable_count += len(listing.unreadable)
         self._store.apply_list(listing, mark)
         self.listed.set()

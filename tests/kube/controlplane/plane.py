@@ -239,7 +239,9 @@ def running_plane(folder: Path, *, version: str = "", has_gangs: bool = False) -
         plane.close()
 
 
-def start_process(command: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
+def start_process(
+    command: list[str], log: BinaryIO, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     """A process that ends with us, whatever ends us."""
     library = ctypes.CDLL(None)
 
@@ -248,7 +250,12 @@ def start_process(command: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
         library.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
     return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, preexec_fn=die_with_parent
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        preexec_fn=die_with_parent,
     )
 
 

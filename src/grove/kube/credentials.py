@@ -1,0 +1,221 @@
+"""Who we are at this moment: a token, and the certificates to connect with. They change while we run.
+
+Two kinds: what stands in the kubeconfig or in files, here in `FileCredentials`; what a plugin said, in
+`PluginCredentials` (running it is in `plugin.py`). When a server refuses them, `http.py` asks for others, once.
+"""
+
+import asyncio
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from grove.clock import Clock
+from grove.errors import UserError
+from grove.kube.config import Access, ExecPlugin, is_token
+from grove.kube.errors import NoCredentials
+from grove.kube.plugin import PluginAnswer, ask_plugin
+from grove.kube.tls import Tls, tls_context
+
+# How old the content of a file may be. kubelets replace tokens long before they expire.
+FILE_SECONDS = 60.0
+# A plugin is asked again this long before its answer expires, or a tenth of its life if that is less ...
+EARLY_SECONDS = 60.0
+# ... but not at every request, whatever it says about expiry.
+SHORTEST_LIFE_SECONDS = 5.0
+# A plugin that failed while its last answer was still good is left in peace for this long ...
+PLUGIN_PAUSE_SECONDS = 10.0
+# ... and so is one whose answers the server does not accept: else every refused request would start a process.
+REFUSED_PAUSE_SECONDS = 10.0
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Who one request comes from. A new one is made when something changed, so they are compared with `is`."""
+
+    token: str
+    tls: Tls
+
+    def __repr__(self) -> str:
+        return f"Identity({'with' if self.token else 'without'} a token)"
+
+
+class Credentials(Protocol):
+    async def current(self) -> Identity:
+        """Raises `NoCredentials` if there are none."""
+        ...
+
+    async def renew(self, refused: Identity) -> bool:
+        """The server did not accept these: are there others to try now?"""
+        ...
+
+
+def credentials_of(access: Access, clock: Clock) -> Credentials:
+    """Raises `UserError` if something that must be a certificate, key or token is none."""
+    return FileCredentials(access, clock) if access.plugin is None else PluginCredentials(access, access.plugin, clock)
+
+
+class FileCredentials:
+    """What was written down. Files are read again every minute, and at once when the server refuses us."""
+
+    def __init__(self, access: Access, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+        self._identity = Identity(token=access.token, tls=tls_context(access))
+        self._read_at = float("-inf")
+
+    async def current(self) -> Identity:
+        if self._clock.monotonic() - self._read_at > FILE_SECONDS:
+            self._read_files()
+        return self._identity
+
+    async def renew(self, refused: Identity) -> bool:
+        if self._identity is refused:
+            self._read_files()
+        return self._identity is not refused
+
+    def _read_files(self) -> None:
+        token, tls = self._read_token(), self._read_certificates()
+        self._read_at = self._clock.monotonic()
+        if (token, tls) != (self._identity.token, self._identity.tls):
+            self._identity = Identity(token=token, tls=tls)
+
+    def _read_token(self) -> str:
+        path = self._access.token_file
+        if path is None:
+            return self._identity.token
+        token = (_read(path) or b"").decode("utf-8", "replace").strip()
+        if is_token(token):
+            return token
+        if self._identity.token:
+            # Being replaced right now: the old one is good for a while.
+            return self._identity.token
+        raise NoCredentials(f"{path}: no token can be read there; check tokenFile and its permissions")
+
+    def _read_certificates(self) -> Tls:
+        """The context to connect with: another one only if other certificates can be used."""
+        before = self._access
+        now = msgspec.structs.replace(
+            before,
+            certificate_authority=_read(before.certificate_authority_file) or before.certificate_authority,
+            client_certificate=_read(before.client_certificate_file) or before.client_certificate,
+            client_key=_read(before.client_key_file) or before.client_key,
+        )
+        if now == before:
+            return self._identity.tls
+        try:
+            context = tls_context(now)
+        except UserError:
+            # Half written, or the certificate is there and its key is not yet: look again later.
+            return self._identity.tls
+        self._access = now
+        return context
+
+
+class PluginCredentials:
+    """What a plugin says, kept until shortly before it expires. One run serves all requests that wait for it."""
+
+    def __init__(self, access: Access, plugin: ExecPlugin, clock: Clock) -> None:
+        self._access = access
+        self._plugin = plugin
+        self._clock = clock
+        self._tls = tls_context(access)
+        self._answer = PluginAnswer()
+        self._identity: Identity | None = None
+        self._ask_again_at: datetime | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._run_count = 0
+        self._error: NoCredentials | None = None
+        self._refused_at = float("-inf")
+
+    async def current(self) -> Identity:
+        run_count = self._run_count
+        if self._identity is not None and (not self._is_due() or self._is_asked_early()):
+            return self._identity
+        async with self._one_at_a_time:
+            # A run that we waited for serves us too, also if it failed: not a thousand of us one after the other.
+            if self._run_count == run_count:
+                await self._refresh()
+        if self._identity is None or (self._error is not None and not self._is_still_good()):
+            raise NoCredentials(self._error.message if self._error is not None else "there are no credentials yet")
+        return self._identity
+
+    async def renew(self, refused: Identity) -> bool:
+        async with self._one_at_a_time:
+            if self._identity is not refused:
+                return True
+            if self._clock.monotonic() - self._refused_at < REFUSED_PAUSE_SECONDS:
+                return False
+            run_count = self._run_count
+            try:
+                await self._ask()
+            finally:
+                # Not if we were given up: then the next in line asks.
+                if self._run_count != run_count:
+                    self._refused_at = self._clock.monotonic()
+            return True
+
+    def _is_due(self) -> bool:
+        return self._ask_again_at is not None and self._clock.now() >= self._ask_again_at
+
+    def _is_asked_early(self) -> bool:
+        """Somebody waits for the next answer already, and the last one is still good: no need to wait as well."""
+        return self._one_at_a_time.locked() and self._is_still_good()
+
+    async def _refresh(self) -> None:
+        """Asks; a failure does not matter yet while the last answer is good."""
+        try:
+            await self._ask()
+        except NoCredentials:
+            if self._identity is None or not self._is_still_good():
+                raise
+            self._ask_again_at = self._clock.now() + timedelta(seconds=PLUGIN_PAUSE_SECONDS)
+
+    async def _ask(self) -> None:
+        try:
+            answer = await ask_plugin(self._plugin, self._access)
+            tls = self._tls_with(answer)
+        except NoCredentials as error:
+            self._run_count += 1
+            self._error = error
+            raise
+        self._run_count += 1
+        self._error = None
+        self._answer, self._tls = answer, tls
+        self._identity = Identity(token=answer.token, tls=tls)
+        self._ask_again_at = _ask_again_at(answer.expires_at, self._clock.now())
+
+    def _is_still_good(self) -> bool:
+        expires_at = self._answer.expires_at
+        return expires_at is None or self._clock.now() < expires_at
+
+    def _tls_with(self, answer: PluginAnswer) -> Tls:
+        """The same context for the same certificate: connections are kept per context."""
+        if answer.certificate == self._answer.certificate and answer.key == self._answer.key:
+            return self._tls
+        certificate, key = answer.certificate, answer.key
+        if certificate is None:
+            certificate, key = self._access.client_certificate, self._access.client_key
+        try:
+            return tls_context(msgspec.structs.replace(self._access, client_certificate=certificate, client_key=key))
+        except UserError as error:
+            raise NoCredentials(
+                f"the credential plugin {self._plugin.command!r} answered with a certificate or key that cannot be"
+                " used; run it by hand and look at clientCertificateData"
+            ) from error
+
+
+def _ask_again_at(expires_at: datetime | None, now: datetime) -> datetime | None:
+    """None: only when the server refuses us."""
+    if expires_at is None:
+        return None
+    early = min(timedelta(seconds=EARLY_SECONDS), (expires_at - now) / 10)
+    return max(expires_at - early, now + timedelta(seconds=SHORTEST_LIFE_SECONDS))
+
+
+def _read(path: Path | None) -> bytes | None:
+    """None: not there, or not now."""
+    try:
+        return None if path is None else path.read_bytes()
+    except OSError:
+        return None
