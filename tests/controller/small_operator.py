@@ -56,7 +56,8 @@ class SmallOperator:
         return self.create(PODS, name, {"containers": [{"name": "main", "image": "pause"}]}, owner)
 
     def clique(self, name: str, *, replicas: int = 1, owner: Uid | None = None) -> Create:
-        return self.create(PODCLIQUES, name, {"roleName": "worker", "replicas": replicas, "podSpec": {}}, owner)
+        spec = {"roleName": "worker", "replicas": replicas, "podSpec": {"containers": []}}
+        return self.create(PODCLIQUES, name, spec, owner)
 
     def create(self, resource: Resource[Any], name: str, spec: JsonObject, owner: Uid | None = None) -> Create:
         reference = {

@@ -185,7 +185,7 @@ class TestPatch:
             old = operator.pcs
             await operator.start()
             outcome = await operator.carry_out((self.patch(operator, uid=old.metadata.uid, resource_version=""),))
-            assert [error.reason for error in outcome.errors] == ["Conflict"]
+            assert [error.is_conflict for error in outcome.errors] == [True]
             assert operator.caches.sets.get(old.metadata.uid) is None
             assert operator.caches.sets.get(operator.pcs.metadata.uid) == operator.pcs
 

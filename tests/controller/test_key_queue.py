@@ -163,3 +163,23 @@ def test_replaced_wake_ups_do_not_pile_up() -> None:
         assert await take(queue, clock) == (A, at(1000 + 10 * SPARE_WAKES - 1))
 
     run(story())
+
+
+def test_it_tells_how_many_wait_and_how_long_the_first_has_waited() -> None:
+    async def story() -> None:
+        clock = LoopClock(NOW)
+        queue = KeyQueue(clock)
+        assert (queue.depth, queue.oldest_seconds) == (0, 0.0)
+        queue.add(A)
+        await clock.sleep(3)
+        queue.add(B)
+        queue.add(A)
+        await clock.sleep(4)
+        assert (queue.depth, queue.oldest_seconds) == (2, 7.0)
+        assert await queue.take() == A
+        assert (queue.depth, queue.oldest_seconds) == (1, 4.0)
+        queue.add(A)
+        queue.done(A)
+        assert queue.depth == 2
+
+    run(story())

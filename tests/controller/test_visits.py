@@ -124,3 +124,22 @@ def test_objects_that_are_deleted_by_hand_come_back() -> None:
                 assert len(world.running_pods()) == len(world.objects(PODS)) == 2
 
     run_virtual(story())
+
+
+def test_what_cannot_be_written_down_holds_up_its_replica_and_no_other() -> None:
+    async def story() -> None:
+        async with World(nodes=2) as world:
+            await world.apply(small_set("p", replicas=2))
+            refusal = world.operator.refuse(lambda request: request.path.endswith("/podcliques/p-0-a/status"), BROKEN)
+            await world.settle()
+            # Nobody knows yet that it was available: its surplus pod must not go before that is written.
+            for name in ("p-0-a", "p-1-a"):
+                await world.client.patch(PODCLIQUES, "default", name, {"spec": {"replicas": 1, "minAvailable": 1}})
+            await world.clock.sleep(60)
+            counts = [sum(f"{name}-" in pod.metadata.name for pod in world.pods()) for name in ("p-0-a", "p-1-a")]
+            assert counts == [2, 1]
+            world.operator.lift(refusal)
+            await world.settle()
+            assert len(world.pods()) == 2
+
+    run_virtual(story())

@@ -5,14 +5,17 @@ from typing import Generic, TypeVar
 import msgspec
 
 from grove.api.event import Event
+from grove.api.lease import Lease
 from grove.api.meta import HasMetadata, ObjectMeta, Wire
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import PodGang
 from grove.api.scalinggroup import PodCliqueScalingGroup
+from grove.api.secret import Secret
 from grove.api.service import Service
 from grove.api.topologybinding import ClusterTopologyBinding
+from grove.api.webhookconfiguration import WebhookConfiguration
 
 
 class Object(Wire):
@@ -78,3 +81,13 @@ PRIORITY_CLASSES = Resource(
     group="scheduling.k8s.io", version="v1", plural="priorityclasses",
     kind="PriorityClass", namespaced=False, view=Object,
 )  # fmt: skip
+SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", view=Secret)
+MUTATING_WEBHOOKS = Resource(
+    group="admissionregistration.k8s.io", version="v1", plural="mutatingwebhookconfigurations",
+    kind="MutatingWebhookConfiguration", namespaced=False, view=WebhookConfiguration,
+)  # fmt: skip
+VALIDATING_WEBHOOKS = Resource(
+    group="admissionregistration.k8s.io", version="v1", plural="validatingwebhookconfigurations",
+    kind="ValidatingWebhookConfiguration", namespaced=False, view=WebhookConfiguration,
+)  # fmt: skip
+LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", view=Lease)

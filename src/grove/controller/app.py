@@ -8,7 +8,7 @@ from grove.controller.caches import Caches
 from grove.controller.events import EventRecorder
 from grove.controller.executor import Executor
 from grove.controller.failures import FailureBook
-from grove.controller.journal import LogJournal, NoJournal
+from grove.controller.journal import Journal, LogJournal, NoJournal
 from grove.controller.loop import Loop
 from grove.controller.meter import Meter, NoMeter
 from grove.controller.observe import Observer
@@ -28,6 +28,7 @@ class Controller:
         settings: Settings | None = None,
         *,
         meter: Meter | None = None,
+        journal: Journal | None = None,
         is_logging: bool = False,
     ) -> None:
         self._clock = clock
@@ -35,7 +36,12 @@ class Controller:
         self.caches = Caches()
         self.failures = FailureBook()
         self.queue = KeyQueue(clock)
-        self.observer = Observer(self.caches, self.failures, self.queue.add)
+        self.observer = Observer(
+            self.caches,
+            self.failures,
+            self.queue.add,
+            holds_in_outage=self._settings.holds_teardowns_in_outage,
+        )
         self.recorder = EventRecorder(client, clock)
         self._reflectors = self.caches.reflectors(client, clock, random)
         self.loop = Loop(
@@ -47,7 +53,7 @@ class Controller:
             recorder=self.recorder,
             settings=self._settings,
             meter=meter or NoMeter(),
-            journal=LogJournal(self.caches) if is_logging else NoJournal(),
+            journal=journal or (LogJournal(self.caches) if is_logging else NoJournal()),
         )
 
     @property

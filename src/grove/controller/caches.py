@@ -4,11 +4,12 @@ from random import Random
 from typing import Any
 
 from grove.api import labels
+from grove.api.node import Node
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import PodGang
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
 from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.api.service import Service
 from grove.clock import Clock
@@ -16,6 +17,7 @@ from grove.kube.cache import Store
 from grove.kube.client import Client
 from grove.kube.watch import Reflector
 
+NODE_VIEW = NODES.viewed_as(Node)
 _OURS = labels.selector({labels.MANAGED_BY: labels.MANAGED_BY_VALUE})
 
 
@@ -29,6 +31,7 @@ class Caches:
         self.gangs: Store[PodGang] = Store()
         self.pods: Store[Pod] = Store()
         self.services: Store[Service] = Store()
+        self.nodes: Store[Node] = Store()
         self._by_plural: dict[str, Store[Any]] = {
             PODCLIQUESETS.plural: self.sets,
             PODCLIQUES.plural: self.cliques,
@@ -36,6 +39,7 @@ class Caches:
             PODGANGS.plural: self.gangs,
             PODS.plural: self.pods,
             SERVICES.plural: self.services,
+            NODES.plural: self.nodes,
         }
 
     def store(self, resource: Resource[Any]) -> Store[Any]:
@@ -50,6 +54,7 @@ class Caches:
             (PODGANGS, _OURS),
             (PODS, _OURS),
             (SERVICES, _OURS),
+            (NODE_VIEW, ""),
         ]
         return {
             resource.plural: Reflector(

@@ -52,10 +52,14 @@ class Outcome:
         self.refused: list[Refused] = []
         self.created: list[tuple[int, str]] = []
         self.emits: list[Emit] = []
+        # Actions that came through, with the part they were for.
+        self.done: list[tuple[int, Action]] = []
         self.errors: list[ApiError] = []
         self.unanswered: list[Unanswered] = []
         # Keys of chains that came through to their end.
         self.finished: list[str] = []
+        # Parts of the set with a status that was not written.
+        self.untold: frozenset[int] = frozenset()
         self.write_count = 0
         self.is_cut_short = False
 
@@ -111,6 +115,7 @@ class Executor:
         outcome = await self.carry_out([_as_chain(status) for status in statuses], lane)
         done = frozenset(outcome.finished)
         outcome.emits += [emit for status in statuses if _key_of(status) in done for emit in status.on_success]
+        outcome.untold = frozenset(status.part for status in statuses if _key_of(status) not in done)
         return outcome
 
     async def look_together(self, looks: Sequence[FreshLook]) -> None:
@@ -203,6 +208,7 @@ class _Run:
             if error.is_without_answer and (write := unguarded(chain, action)) is not None:
                 self._outcome.unanswered.append(write)
             return False
+        self._outcome.done.append((chain.part, action))
         if action.on_success is not None:
             self._outcome.emits.append(action.on_success)
         return True

@@ -93,7 +93,9 @@ class Loop:
             decided = await self._decide_on_fresh_facts(key) or decided
         else:
             known = Outcome()
-        outcome = await self._executor.carry_out(decided.chains, lane=key)
+        # What could not be written down must not lose its evidence: that part waits.
+        chains = [chain for chain in decided.chains if chain.part not in known.untold]
+        outcome = await self._executor.carry_out(chains, lane=key)
         self._remember_failures(key, outcome, self._clock.now())
         # What only tells about the work comes after it, and tells what came of it.
         seen = self._decide(key) if outcome.write_count else decided

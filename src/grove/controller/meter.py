@@ -11,7 +11,8 @@ from grove.kube.errors import ApiError
 from grove.kube.traffic import target_of
 from grove.kube.transport import Request, Response, Transport
 
-# Nothing is wrong with the server or with us: a watch's place grew too old, or the server asks for patience.
+# They say neither that something is wrong nor that it is over: a place in a list grew too old, or the server asks for
+# patience, as a real one does for a kind that was installed a moment ago.
 _EVERYDAY = (410, 429)
 
 
@@ -71,7 +72,7 @@ class OverheardTransport:
                 self._followed(asked, error)
             raise
         self._answered(asked, response.status)
-        if asked.verb == "list":
+        if asked.verb == "list" and response.status not in _EVERYDAY:
             self._followed(asked, _trouble_of(request, response))
         return response
 
@@ -109,7 +110,7 @@ def _asked(request: Request) -> Asked:
 
 
 def _trouble_of(request: Request, response: Response) -> ApiError | None:
-    if response.status < 400 or response.status in _EVERYDAY:
+    if response.status < 400:
         return None
     try:
         check(request, response)

@@ -11,9 +11,11 @@ from grove.api.meta import HasMetadata, Uid
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
+from grove.api.podgang import PodGang
 from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.controller.caches import Caches
 from grove.controller.failures import FailureBook
+from grove.controller.outage import Outage
 from grove.kube.cache import Store
 from grove.planner.snapshot import SetContext, Snapshot, build_context
 from grove.planner.views import CliqueView, ReplicaView, pod_index, view_clique
@@ -43,7 +45,9 @@ class _SetState:
 class Observer:
     """Keeps views until their parts change; `wake` is told the uid of each set that something happened to."""
 
-    def __init__(self, caches: Caches, failures: FailureBook, wake: Callable[[Uid], None]) -> None:
+    def __init__(
+        self, caches: Caches, failures: FailureBook, wake: Callable[[Uid], None], *, holds_in_outage: bool = True
+    ) -> None:
         self._caches = caches
         self._failures = failures
         self._wake = wake
@@ -53,11 +57,15 @@ class Observer:
         self._gone_names: dict[Uid, dict[int, str]] = {}
         # Children of a set by replica; members of groups are found through their group.
         self._parts: dict[str, dict[Uid, dict[int, dict[Uid, Any]]]] = {}
+        # Gangs that do not say which replica they belong to, by set.
+        self._strays: dict[Uid, dict[Uid, PodGang]] = {}
         self.touched_count = 0
+        self._outage = Outage(caches.nodes, is_enabled=holds_in_outage, changed=self._wake_all)
         caches.sets.subscribe(self._set_changed)
         caches.groups.subscribe(self._group_changed)
         caches.cliques.subscribe(self._clique_changed)
         caches.pods.subscribe(self._pod_changed)
+        caches.gangs.subscribe(self._gang_changed)
         self._index("cliques", caches.cliques)
         self._index("groups", caches.groups)
         self._index("gangs", caches.gangs)
@@ -67,7 +75,7 @@ class Observer:
     def remembered_count(self) -> int:
         """Sets, cliques and parts of which something is kept: none of those that are gone."""
         parts = sum(len(sets) for sets in self._parts.values())
-        return len(self._sets) + len(self._cliques) + len(self._gone_names) + parts
+        return len(self._sets) + len(self._cliques) + len(self._gone_names) + len(self._strays) + parts
 
     # What happened
 
@@ -93,6 +101,19 @@ class Observer:
                 self._mark_clique(known)
         if old is not None and new is None:
             self._gone_names.pop(old.metadata.uid, None)
+
+    def _gang_changed(self, old: PodGang | None, new: PodGang | None) -> None:
+        for gang in (old, new):
+            owner = None if gang is None else gang.metadata.controller_uid
+            if gang is None or owner is None or replica_index_of(gang) >= 0:
+                continue
+            strays = self._strays.setdefault(owner, {})
+            strays.pop(gang.metadata.uid, None)
+            if gang is new:
+                strays[gang.metadata.uid] = gang
+            if not strays:
+                del self._strays[owner]
+            self._mark(owner, -1)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         owner = new.metadata.controller_uid if new is not None else None
@@ -144,6 +165,10 @@ class Observer:
 
         store.subscribe(changed)
 
+    def _wake_all(self) -> None:
+        for pcs in self._caches.sets.values():
+            self._wake(pcs.metadata.uid)
+
     # What is seen
 
     def snapshot(self, set_uid: Uid) -> Snapshot | None:
@@ -166,7 +191,9 @@ class Observer:
             pcs=pcs,
             context=state.context,
             replicas=tuple(state.views.values()),
+            strays=tuple(sorted(self._strays.get(set_uid, {}).values(), key=_name_of)),
             refused_ahead_count=self._refused_ahead_count(pcs),
+            is_outage=self._outage.is_on,
         )
 
     def _state_of(self, pcs: PodCliqueSet) -> _SetState:

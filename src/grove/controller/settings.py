@@ -13,6 +13,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pass_writes: int = 1000
     # A status that only counts waits this long for the next change.
     status_settle_seconds: float = 1.0
+    # While most nodes are not ready nothing is torn down.
+    holds_teardowns_in_outage: bool = True
     # After an error that is not the set's fault.
     first_backoff_seconds: float = 0.2
     longest_backoff_seconds: float = 30.0

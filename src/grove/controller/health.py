@@ -1,0 +1,92 @@
+"""Is this process well, and may others rely on it? The words of the probes, and of the log when a kind is out of reach.
+
+A standby is ready: its webhooks serve. A leader is ready once every kind was listed; trouble after that is told on the
+page and in the log, but a server that restarts must not take our webhooks away.
+"""
+
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from grove.controller.app import Controller
+from grove.controller.meter import Asked
+from grove.controller.pages import Page, PageMaker, Query
+from grove.kube.errors import ApiError
+
+log = structlog.get_logger()
+
+
+class Health:
+    """Implements `Listener`."""
+
+    def __init__(self) -> None:
+        self._troubles: dict[str, ApiError] = {}
+        # Of this term; None: another process leads.
+        self.controller: Controller | None = None
+        # Who leads, in words.
+        self.leader: Callable[[], str] = lambda: "nobody yet"
+        # None: webhooks are not served by this process.
+        self.webhooks_ready: Callable[[], bool] | None = None
+
+    def answered(self, asked: Asked, code: int) -> None:
+        pass
+
+    def followed(self, asked: Asked, trouble: ApiError | None) -> None:
+        """Once per change of the trouble: a kind that stays out of reach is tried every few seconds."""
+        before = self._troubles.pop(asked.resource, None)
+        if trouble is not None:
+            self._troubles[asked.resource] = trouble
+            if before is None or (before.code, before.reason) != (trouble.code, trouble.reason):
+                log.error(
+                    f"cannot {asked.verb} {asked.resource}", code=trouble.code, reason=trouble.reason,
+                    message=_on_one_line(trouble.message), advice=advice(trouble),
+                )  # fmt: skip
+        elif before is not None:
+            log.info(f"can {asked.verb} {asked.resource} again", resource=asked.resource)
+
+    def forget(self) -> None:
+        """The term is over: nobody follows anything."""
+        self.controller = None
+        self._troubles.clear()
+
+    def pages(self) -> Mapping[str, PageMaker]:
+        return {"/healthz": self._healthz, "/readyz": self._readyz}
+
+    async def _healthz(self, _: Query) -> Page:
+        return Page(body=b"ok\n")
+
+    async def _readyz(self, _: Query) -> Page:
+        missing = list(self._missing())
+        lines = [*(missing or ["ok"]), f"leader: {self.leader()}", *self._trouble_lines()]
+        return Page(body="".join(f"{line}\n" for line in lines).encode(), status=503 if missing else 200)
+
+    def _missing(self) -> list[str]:
+        missing = []
+        if self.webhooks_ready is not None and not self.webhooks_ready():
+            missing.append("not ready: the webhooks have no certificate yet")
+        if self.controller is not None and not self.controller.is_synced:
+            missing.append(f"not ready: waiting for {', '.join(self.controller.unlisted())}")
+        return missing
+
+    def _trouble_lines(self) -> list[str]:
+        return [
+            f"{resource}: {_on_one_line(str(trouble))}" + (f"; {hint}" if (hint := advice(trouble)) else "")
+            for resource, trouble in sorted(self._troubles.items())
+        ]
+
+
+def advice(trouble: ApiError) -> str:
+    """What a person can do about it; empty: it may pass by itself."""
+    match trouble.code:
+        case 404:
+            return "install the CustomResourceDefinitions: grove crds | kubectl apply -f -"
+        case 403:
+            return "the operator's role does not allow it: install the roles that grove manifests prints"
+        case 401:
+            return "the server does not accept our credentials: renew them"
+        case _:
+            return ""
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())

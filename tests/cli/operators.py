@@ -1,0 +1,94 @@
+"""`grove operator` as a process beside a cluster: its log, its pages, and how it ends."""
+
+import signal
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+import yaml
+
+from grove.api.meta import JsonObject
+from tests.cli.console import GROVE, SECONDS, environment
+
+FREE_PORTS = {"server": {"healthProbes": {"port": 0}, "metrics": {"port": 0}}}
+ATTEMPTS = 5000
+# Short, so that a takeover is not waited for.
+ELECTION = {"enabled": True, "leaseDuration": "5s", "renewDeadline": "4s", "retryPeriod": "200ms"}
+
+
+def write_config(folder: Path, name: str = "config.yaml", **keys: object) -> Path:
+    head = {"apiVersion": "operator.config.grove.io/v1alpha1", "kind": "OperatorConfiguration"}
+    path = folder / name
+    path.write_text(yaml.safe_dump({**head, **FREE_PORTS, **keys}))
+    return path
+
+
+class Answer(msgspec.Struct, frozen=True):
+    status: int
+    text: str
+
+
+class Operator:
+    """`with Operator(folder, "--config", path) as operator:`; it has said where its pages are when the block begins."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.lines: list[JsonObject] = []
+        self.process = subprocess.Popen(
+            [str(GROVE), "operator", *arguments],
+            cwd=folder, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        self.start = self.read_until("grove operator")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.end(signal.SIGKILL)
+
+    def read_until(self, text: str) -> JsonObject:
+        """The first line from now on whose message begins so."""
+        assert self.process.stderr is not None
+        # A process that says nothing ends, so that the test fails instead of waiting for ever.
+        watchdog = threading.Timer(SECONDS, self.process.kill)
+        watchdog.start()
+        try:
+            for line in self.process.stderr:
+                self.lines.append(msgspec.json.decode(line))
+                if self.lines[-1]["msg"].startswith(text):
+                    return self.lines[-1]
+        finally:
+            watchdog.cancel()
+        raise AssertionError(f"never said {text!r}: {self.lines}")
+
+    def ask(self, page: str) -> Answer:
+        path = f"/{page}"
+        base = self.start["metrics" if page == "metrics" else "health"]
+        try:
+            with urllib.request.urlopen(f"{base}{path}", timeout=SECONDS) as answer:
+                return Answer(answer.status, answer.read().decode())
+        except urllib.error.HTTPError as error:
+            return Answer(error.code, error.read().decode())
+
+    def ask_until(self, text: str, page: str) -> str:
+        """Ask again and again until the page says so: it tells of what the process has seen by now."""
+        for _ in range(ATTEMPTS):
+            answer = self.ask(page)
+            if text in answer.text:
+                return answer.text
+        raise AssertionError(f"{page} never said {text!r}: {answer.text}")
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        assert self.process.stderr is not None
+        # Not `communicate`: it would miss what was read ahead.
+        with self.process.stderr as rest:
+            self.lines += [msgspec.json.decode(line) for line in rest]
+        return self.process.wait(SECONDS)

@@ -1,0 +1,96 @@
+"""What the configuration and the flags mean for each part of the operator."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from grove.admission.app import WebhookOptions
+from grove.api.operatorconfiguration import Authorizer, OperatorConfiguration, Scheduler, SchedulerProfile, Server
+from grove.api.operatorconfiguration import TopologyAwareScheduling as Topology
+from grove.api.operatorconfiguration import WebhookServer as Webhooks
+from grove.cli.operator_options import SERVICE_ACCOUNT_NAME, is_in_cluster, lease_options, webhook_options
+from grove.cli.options import UsageError
+from grove.kube.config import SERVICE_ACCOUNT, Access
+
+POD = Access(server="https://10.0.0.1", source=str(SERVICE_ACCOUNT), namespace="grove-system")
+LAPTOP = Access(server="https://127.0.0.1:1", source=".grove/kubeconfig")
+
+
+def asked(
+    configuration: OperatorConfiguration | None = None, access: Access = POD, url: str = "", account: str = ""
+) -> WebhookOptions:
+    found = webhook_options(
+        configuration or OperatorConfiguration(), access, url, {SERVICE_ACCOUNT_NAME: account} if account else {}
+    )
+    assert found is not None
+    return found
+
+
+def test_a_pod_serves_webhooks_behind_its_service_and_a_laptop_does_not() -> None:
+    assert (is_in_cluster(POD), is_in_cluster(LAPTOP)) == (True, False)
+    assert webhook_options(OperatorConfiguration(), LAPTOP, "", {}) is None
+    options = asked()
+    assert (options.host, options.port, options.namespace, options.url) == ("", 2750, "grove-system", "")
+    assert (options.secret_name, options.is_manual) == ("grove-webhook-server-cert", False)
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("https://127.0.0.1:9443", "127.0.0.1", 9443),
+        ("https://[::1]:9443/prefix", "::1", 9443),
+        ("https://my-laptop.example:443", "", 443),
+    ],
+)
+def test_a_url_says_where_to_listen(url: str, host: str, port: int) -> None:
+    options = asked(access=LAPTOP, url=url)
+    assert (options.host, options.port, options.url) == (host, port, url)
+
+
+@pytest.mark.parametrize("url", ["http://h:1", "https://h", "https://h:0", "https://h:70000", "https://:1", "h:1", "x"])
+def test_a_url_that_nobody_can_ask_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="write https://HOST:PORT"):
+        asked(access=LAPTOP, url=url)
+
+
+def test_an_address_of_the_configuration_counts_more() -> None:
+    server = Server(webhooks=Webhooks(bind_address="192.0.2.1", port=1, cert_provision_mode="manual"))
+    options = asked(OperatorConfiguration(server=server), LAPTOP, "https://127.0.0.1:9443")
+    assert (options.host, options.port) == ("192.0.2.1", 9443)
+    assert (options.is_manual, options.certificate_dir) == (True, Path("/etc/grove-operator/webhook-certs"))
+
+
+def test_the_authorizer_knows_the_operator_by_its_service_account() -> None:
+    configuration = OperatorConfiguration(
+        authorizer=Authorizer(enabled=True, exempt_service_account_user_names=("system:admin",))
+    )
+    authorizer = asked(configuration, account="grove-operator").authorizer
+    assert authorizer is not None
+    assert authorizer.operator_user == "system:serviceaccount:grove-system:grove-operator"
+    assert authorizer.exempt_users == ("system:admin",)
+    with pytest.raises(UsageError, match=SERVICE_ACCOUNT_NAME):
+        asked(configuration)
+    with pytest.raises(UsageError, match="needs webhooks"):
+        webhook_options(configuration, LAPTOP, "", {})
+
+
+def test_validation_follows_the_configuration() -> None:
+    settings = asked().settings
+    assert (settings.schedulers, settings.is_topology_aware, settings.is_mnnvl_enabled) == (
+        ("default-scheduler",), False, False,
+    )  # fmt: skip
+    configuration = OperatorConfiguration(
+        scheduler=Scheduler(profiles=(SchedulerProfile(name="volcano"),)),
+        topology_aware_scheduling=Topology(enabled=True),
+    )
+    settings = asked(configuration).settings
+    assert (settings.schedulers, settings.is_topology_aware) == (("default-scheduler", "volcano"), True)
+
+
+def test_the_lease_is_in_our_namespace_unless_another_is_named() -> None:
+    election = OperatorConfiguration().leader_election
+    assert lease_options(election, "grove-system").namespace == "grove-system"
+    named = msgspec.structs.replace(election, resource_namespace="elsewhere", lease_duration="1500ms")
+    options = lease_options(named, "grove-system")
+    assert (options.namespace, options.lease_seconds) == ("elsewhere", 2)
