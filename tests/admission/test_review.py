@@ -14,11 +14,11 @@ from grove.api.validation.settings import Settings
 from tests.admission.asking import created, texts, updated
 from tests.api.manifests import clique, manifest
 
-_DELAYED = manifest(template={"terminationDelay": "4h"})
+_IN_ORDER = {"cliqueStartupType": "CliqueStartupTypeInOrder"}
+_ORDERED = manifest(template=_IN_ORDER)
 _WARNING = (
-    "spec.template.terminationDelay: gang termination is not carried out yet: "
-    "a gang below its minimum is repaired pod by pod"
-)
+    "spec.template.cliqueStartupType: start-up order is not carried out yet: cliques start in any order"
+)  # fmt: skip
 
 
 def test_a_good_set_comes_back_with_its_defaults() -> None:
@@ -30,17 +30,17 @@ def test_a_refused_set_does_not_come_back() -> None:
 
 
 def test_a_field_that_is_not_carried_out_yet_is_a_warning() -> None:
-    assert created(_DELAYED).warnings == (_WARNING,)
+    assert created(_ORDERED).warnings == (_WARNING,)
 
 
 def test_a_write_that_changes_nothing_of_it_does_not_repeat_the_warning() -> None:
-    relabelled = manifest(template={"terminationDelay": "4h"}, metadata={"labels": {"a": "b"}})
-    assert updated(_DELAYED, relabelled) == AdmissionAnswer(object=default_podcliqueset(relabelled))
+    relabelled = manifest(template=_IN_ORDER, metadata={"labels": {"a": "b"}})
+    assert updated(_ORDERED, relabelled) == AdmissionAnswer(object=default_podcliqueset(relabelled))
 
 
 def test_a_scale_request_is_judged_but_not_lectured() -> None:
     def scaled(replicas: int) -> AdmissionAnswer:
-        new = {**_DELAYED, "spec": {**_DELAYED["spec"], "replicas": replicas}}
+        new = {**_ORDERED, "spec": {**_ORDERED["spec"], "replicas": replicas}}
         return review(
             AdmissionRequest(
                 operation=Operation.UPDATE,
@@ -48,7 +48,7 @@ def test_a_scale_request_is_judged_but_not_lectured() -> None:
                 plural="podcliquesets",
                 subresource="scale",
                 object=new,
-                old=_DELAYED,
+                old=_ORDERED,
             )
         )
 

@@ -17,18 +17,24 @@ OWNER = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "web
 
 def podclique(**spec: Any) -> JsonObject:
     body = {"roleName": "r", "podSpec": {"containers": []}, "replicas": 3, "minAvailable": 2, **spec}
-    return {"metadata": {"name": "web-0-a", "namespace": "default", "ownerReferences": [OWNER]}, "spec": body}
+    return _object("PodClique", {"name": "web-0-a", "namespace": "default", "ownerReferences": [OWNER]}, body)
 
 
 def scaling_group(**spec: Any) -> JsonObject:
     body = {"cliqueNames": ["a"], "replicas": 3, "minAvailable": 2, **spec}
-    return {"metadata": {"name": "web-0-g", "namespace": "default", "ownerReferences": [OWNER]}, "spec": body}
+    return _object(
+        "PodCliqueScalingGroup", {"name": "web-0-g", "namespace": "default", "ownerReferences": [OWNER]}, body
+    )
 
 
 def binding(*domains: str, schedulers: tuple[str, ...] = (), keys: tuple[str, ...] = ()) -> JsonObject:
     levels = [{"domain": domain, "key": key} for domain, key in zip(domains, keys or domains, strict=True)]
     bindings = [{"schedulerName": name, "topologyReference": "t"} for name in schedulers]
-    return {"metadata": {"name": "dc"}, "spec": {"levels": levels, "schedulerTopologyBindings": bindings}}
+    return _object("ClusterTopologyBinding", {"name": "dc"}, {"levels": levels, "schedulerTopologyBindings": bindings})
+
+
+def _object(kind: str, metadata: JsonObject, spec: JsonObject) -> JsonObject:
+    return {"apiVersion": "grove.io/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def written(
@@ -101,6 +107,13 @@ _BELOW = "spec.replicas: Invalid value: 1: must be at least minAvailable (2): sc
             podclique(replicas=1),
             [],
             id="a clique that was below its minimum already",
+        ),
+        pytest.param(
+            PODCLIQUES,
+            podclique(podSpec={"containers": "x"}),
+            podclique(),
+            ['spec.podSpec.containers: Invalid value: "x": must be of type array'],
+            id="a clique's containers to a word",
         ),
         pytest.param(GROUPS, scaling_group(replicas=2), scaling_group(), [], id="a group to its minimum"),
         pytest.param(GROUPS, scaling_group(replicas=1), scaling_group(), [_BELOW], id="a group below its minimum"),

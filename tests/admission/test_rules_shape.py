@@ -156,7 +156,11 @@ def test_a_set_with_bad_shape_is_refused(json: JsonObject, errors: list[str]) ->
             id="an order without a circle",
         ),
         pytest.param(
-            manifest(clique(pod={"containers": [container(env=[{"name": "A"}]), container(env=[{"name": "A"}])]})),
+            manifest(
+                clique(
+                    pod={"containers": [container(env=[{"name": "A"}]), container(name="side", env=[{"name": "A"}])]}
+                )
+            ),
             id="one variable in two containers",
         ),
         pytest.param(

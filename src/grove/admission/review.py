@@ -46,7 +46,8 @@ def review(
 ) -> AdmissionAnswer:
     if request.object is None or request.operation is Operation.DELETE or request.subresource == "status":
         return AdmissionAnswer(object=request.object)
-    if _is_leaving(request.object) or _is_leaving(request.old):
+    # Not the new object: a deletion timestamp that somebody wrote into it would switch every rule off.
+    if is_leaving(request.old):
         return AdmissionAnswer(object=request.object)
     match request.group, request.plural:
         case PODCLIQUESETS.group, PODCLIQUESETS.plural:
@@ -143,6 +144,7 @@ def _answer(new: JsonObject, errors: tuple[FieldError, ...], warnings: tuple[str
     return AdmissionAnswer(object=new, warnings=warnings)
 
 
-def _is_leaving(json: JsonObject | None) -> bool:
+def is_leaving(json: JsonObject | None) -> bool:
+    """Being deleted already; None is not."""
     metadata = (json or {}).get("metadata")
     return isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None

@@ -1,0 +1,34 @@
+"""The JSON Patch (RFC 6902) between two JSON values: only what differs. Applying patches is the API server's work."""
+
+from typing import Any
+
+from grove.api.meta import JsonObject
+
+
+def json_patch(old: Any, new: Any, path: str = "") -> list[JsonObject]:
+    """Turns `old` into `new`; empty when they are equal. Lists of another length are replaced as a whole."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return _between_objects(old, new, path)
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [operation for i, (before, after) in pairs for operation in json_patch(before, after, f"{path}/{i}")]
+    if type(old) is type(new) and old == new:
+        return []
+    return [{"op": "replace", "path": path, "value": new}]
+
+
+def _between_objects(old: JsonObject, new: JsonObject, path: str) -> list[JsonObject]:
+    operations: list[JsonObject] = [
+        {"op": "remove", "path": f"{path}/{_escaped(key)}"} for key in old if key not in new
+    ]
+    for key, value in new.items():
+        at = f"{path}/{_escaped(key)}"
+        if key in old:
+            operations += json_patch(old[key], value, at)
+        else:
+            operations.append({"op": "add", "path": at, "value": value})
+    return operations
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,123 @@
+"""What an answer depends on besides the object in question, read from the API server before the answer is made.
+
+`review.py` is pure and asks functions; here is known what it will ask. "Not found" is an answer; every other failure is
+an `ApiError`, and then nobody knows what the answer would be.
+"""
+
+from typing import Any, TypeVar
+
+from grove.admission.review import Lookup
+from grove.api.admission import AdmissionRequest
+from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, OwnerReference, Uid, Wire, to_wire
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
+from grove.api.topologybinding import ClusterTopologyBinding
+from grove.api.validation.syntax import dns_label_complaint, dns_subdomain_complaint
+from grove.kube.client import Client
+from grove.kube.errors import ApiError
+
+T = TypeVar("T", bound=HasMetadata)
+
+# A good set names one topology. One that names many is refused for that, whatever those are.
+_MOST_TOPOLOGIES = 4
+
+
+class Whole(Wire):
+    """An object with everything that rules look at."""
+
+    metadata: ObjectMeta
+    spec: JsonObject = {}
+    status: JsonObject = {}
+
+
+async def lookup_for(client: Client, request: AdmissionRequest) -> Lookup:
+    """Answers to all that the review of this request may ask."""
+    match request.plural:
+        case PODCLIQUESETS.plural:
+            return await _topology_lookup(client, request)
+        case PODCLIQUES.plural | GROUPS.plural if _changes_replicas(request):
+            return await _owner_lookup(client, request)
+        case _:
+            return Lookup()
+
+
+async def find(client: Client, resource: Resource[T], namespace: str, name: str) -> T | None:
+    """None: there is none. Names come out of bodies that nobody has judged yet, and are made part of a path here."""
+    if dns_subdomain_complaint(name) or (namespace and dns_label_complaint(namespace)):
+        return None
+    try:
+        return await client.get(resource, namespace, name)
+    except ApiError as error:
+        if error.is_not_found:
+            return None
+        raise
+
+
+async def find_whole(client: Client, resource: Resource[Any], namespace: str, name: str) -> JsonObject | None:
+    """An object as JSON, as rules read it."""
+    found = await find(client, resource.viewed_as(Whole), namespace, name)
+    if found is None:
+        return None
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **to_wire(found)}
+
+
+async def _topology_lookup(client: Client, request: AdmissionRequest) -> Lookup:
+    names = dict.fromkeys((*_topology_names(request.object), *_topology_names(request.old)))
+    bindings: dict[str, ClusterTopologyBinding | None] = {}
+    for name in list(names)[:_MOST_TOPOLOGIES]:
+        bindings[name] = await find(client, TOPOLOGY_BINDINGS, "", name)
+    return Lookup(topology_binding=bindings.get)
+
+
+def _topology_names(pcs: JsonObject | None) -> list[str]:
+    """Wherever a set names a topology: on itself, on groups, on cliques."""
+    template = _object(_object(_object(pcs).get("spec")).get("template"))
+    levels = [template, *_objects(template.get("podCliqueScalingGroups")), *_objects(template.get("cliques"))]
+    names = [_object(level.get("topologyConstraint")).get("topologyName") for level in levels]
+    return [name for name in names if isinstance(name, str) and name]
+
+
+def _changes_replicas(request: AdmissionRequest) -> bool:
+    if request.old is None:
+        return False
+    before, after = _object(request.old.get("spec")), _object(_object(request.object).get("spec"))
+    return before.get("replicas") != after.get("replicas")
+
+
+async def _owner_lookup(client: Client, request: AdmissionRequest) -> Lookup:
+    """The set of a clique or group, found through its controller: the set itself, or the group above a clique."""
+    child = _controller_of(_object(request.object))
+    pcs = None if child is None else await _owner_set(client, request.namespace, child)
+
+    def owner_set(namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
+        return pcs if child is not None and (namespace, owner.uid) == (request.namespace, child.uid) else None
+
+    return Lookup(owner_set=owner_set)
+
+
+def _controller_of(json: JsonObject) -> OwnerReference | None:
+    """The controller of an object."""
+    for owner in _objects(_object(json.get("metadata")).get("ownerReferences")):
+        kind, name, uid = owner.get("kind"), owner.get("name"), owner.get("uid")
+        if owner.get("controller") is True and isinstance(name, str):
+            return OwnerReference(kind=str(kind), name=name, uid=Uid(str(uid)), controller=True)
+    return None
+
+
+async def _owner_set(client: Client, namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
+    if owner.kind == PODCLIQUESETS.kind:
+        pcs = await find(client, PODCLIQUESETS, namespace, owner.name)
+        return pcs if pcs is not None and pcs.metadata.uid == owner.uid else None
+    group = await find(client, GROUPS, namespace, owner.name) if owner.kind == GROUPS.kind else None
+    if group is None or group.metadata.uid != owner.uid:
+        return None
+    above = next((one for one in group.metadata.owner_references if one.kind == PODCLIQUESETS.kind), None)
+    return None if above is None else await _owner_set(client, namespace, above)
+
+
+def _object(value: Any) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[JsonObject]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
