@@ -109,11 +109,16 @@ def test_the_input_is_never_changed() -> None:
     assert json == before
 
 
-def test_the_pod_spec_keeps_every_field_the_user_wrote_even_null() -> None:
-    written = {"unknownToUs": {"a": None}, "containers": [{"name": "c", "lifecycle": None}]}
+def test_the_pod_spec_keeps_every_field_the_user_wrote_unless_it_is_null() -> None:
+    """Charts render a null for what is not set: to a pod it is absent, and API servers prune it."""
+    written = {"unknownToUs": {"a": None}, "containers": [{"name": "c", "lifecycle": None, "env": []}]}
     defaulted = default_podcliqueset(manifest(clique(pod=written)))
-    expected = {**written, "restartPolicy": "Always", "terminationGracePeriodSeconds": 30}
-    assert at(defaulted, f"{_CLIQUE}.podSpec") == expected
+    assert at(defaulted, f"{_CLIQUE}.podSpec") == {
+        "unknownToUs": {},
+        "containers": [{"name": "c", "env": []}],
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+    }
 
 
 def test_unknown_fields_and_status_survive() -> None:

@@ -52,6 +52,16 @@ def test_what_reaches_a_pod_changes_the_hash(different: JsonObject) -> None:
     assert hash_of(different) != PLAIN
 
 
+def test_a_port_is_the_same_whether_an_api_server_filled_its_protocol_in_or_not() -> None:
+    ports: list[JsonObject] = [
+        {"containerPort": 80},
+        {"containerPort": 80, "protocol": "TCP"},
+        {"containerPort": 80, "protocol": "UDP"},
+    ]
+    plain, filled_in, other = (hash_of(clique(pod={"containers": [{"name": "c", "ports": [port]}]})) for port in ports)
+    assert plain == filled_in != other
+
+
 def test_the_order_of_variables_counts() -> None:
     one, two = {"name": "A", "value": "1"}, {"name": "B", "value": "$(A)"}
     hashes = [hash_of(clique(pod={"containers": [{"name": "c", "env": env}]})) for env in ([one, two], [two, one])]

@@ -15,6 +15,8 @@ class Notes(msgspec.Struct, frozen=True):
     description: str
     is_required: bool = False
     schema: JsonObject = {}
+    # What users write here, or into each item of this list, belongs to Kubernetes: the name of its definition.
+    kubernetes: str = ""
 
 
 def _notes(description: str, **schema: object) -> Notes:
@@ -25,7 +27,6 @@ def _must(description: str, **schema: object) -> Notes:
     return Notes(description, is_required=True, schema=dict(schema))
 
 
-_VERBATIM = {"x-kubernetes-preserve-unknown-fields": True}
 _DOMAIN = {"minLength": 1, "maxLength": 63, "pattern": "^[a-z][a-z0-9-]*$"}
 _KEY_PREFIX = r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
 _KEY_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
@@ -67,15 +68,15 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
     podclique.AutoScalingConfig: {
         "minReplicas": _notes("The autoscaler never goes below this."),
         "maxReplicas": _must("The autoscaler never goes above this."),
-        "metrics": _notes(
+        "metrics": Notes(
             "What to scale on: autoscaling/v2 metrics.",
-            items={"type": "object", **_VERBATIM},
-            **{"x-kubernetes-list-type": "atomic"},
+            schema={"x-kubernetes-list-type": "atomic"},
+            kubernetes="MetricSpec",
         ),
     },
     podclique.PodCliqueSpec: {
         "roleName": _must("What the pods of this clique do; unique within the set."),
-        "podSpec": _must("The pods of this clique: a core/v1 PodSpec.", **_VERBATIM),
+        "podSpec": Notes("The pods of this clique: a core/v1 PodSpec.", is_required=True, kubernetes="PodSpec"),
         "replicas": _must("How many pods."),
         "minAvailable": _notes("How many of them it takes: to be scheduled at all, and to count as available."),
         "startsAfter": _notes("Cliques that must be up before this one starts."),
@@ -143,7 +144,11 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
     },
     podcliqueset.ResourceClaimTemplate: {
         "name": _must("Name by which resourceSharing refers to it."),
-        "templateSpec": _must("A resource.k8s.io/v1 ResourceClaimTemplateSpec.", **_VERBATIM),
+        "templateSpec": Notes(
+            "A resource.k8s.io/v1 ResourceClaimTemplateSpec.",
+            is_required=True,
+            kubernetes="ResourceClaimTemplateSpec",
+        ),
     },
     podcliqueset.SetSharingFilter: {
         "childCliqueNames": _CHILD_CLIQUES,

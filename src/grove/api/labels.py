@@ -28,6 +28,7 @@ COMPONENT_STANDALONE_CLIQUE = "pcs-podclique"
 COMPONENT_MEMBER_CLIQUE = "pcsg-podclique"
 COMPONENT_AUTOSCALER = "pcs-hpa"
 COMPONENT_CLAIM = "resource-claim"
+COMPONENT_WEBHOOK = "webhook"
 
 TOPOLOGY_NAME = "grove.io/topology-name"
 RECONCILE_TRIGGER = "grove.io/reconcile-trigger"
@@ -35,6 +36,8 @@ DISABLE_PROTECTION = "grove.io/disable-managed-resource-protection"
 
 # On a PodGang: its unit is being torn down, and that must finish before the unit may come back.
 TEARDOWN = "grove.io/teardown"
+# On a PodGang: its units that were torn down to come back, and which of them are not back yet (JSON).
+RECREATION = "grove.io/recreation"
 # On a pod: how often its index failed in a row before it.
 FAILURES = "grove.io/consecutive-failures"
 

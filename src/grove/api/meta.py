@@ -108,14 +108,10 @@ def to_wire(value: msgspec.Struct) -> JsonObject:
     return cast("JsonObject", without_nulls(msgspec.to_builtins(value)))
 
 
-# What the user wrote stays exactly as it was written, nulls included.
-_VERBATIM = frozenset({"podSpec", "templateSpec", "metrics"})
-
-
 def without_nulls(value: Any) -> Any:
-    """JSON without its null fields, as an API server prunes them; what the user wrote verbatim keeps its own."""
+    """JSON without its null fields, as an API server prunes them: charts render a null for what is not set."""
     if isinstance(value, dict):
-        return {k: v if k in _VERBATIM else without_nulls(v) for k, v in value.items() if v is not None}
+        return {k: without_nulls(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):
         return [without_nulls(v) for v in value]
     return value

@@ -155,6 +155,8 @@ class EventReason(Documented):
         "PodCliqueScalingGroupReplicaDeleteFailed",
         "a group replica could not be removed completely",
     )
+    MIN_AVAILABLE_BREACHED = "MinAvailableBreached", "a clique or group fell below its minimum; the message has the deadline"
+    MIN_AVAILABLE_RESTORED = "MinAvailableRestored", "a clique or group that was below its minimum is available again"
     ALL_SCHEDULED_REPLICAS_LOST = "AllScheduledReplicasLost", "everything that had a node lost it"
     TEARDOWN_HELD = "TeardownHeld", "a due teardown waits because most nodes are not ready"
     # Refusals
@@ -196,4 +198,7 @@ class FindingReason(Documented):
     UNATTENDED = "Unattended", "nobody has acted on the set since it was created: no operator runs"
     BEING_DELETED = "BeingDeleted", "somebody deleted the object and it is on its way out"
     HELD_BY_FINALIZER = "HeldByFinalizer", "another controller's finalizer keeps an object that was deleted"
+    TERMINATION_DELAY = "TerminationDelay", "a breach runs; when the termination delay is over, the unit is torn down"
+    TEARDOWN_HELD = "TeardownHeld", "a due teardown waits because most nodes are not ready"
+    COMING_BACK = "ComingBack", "the unit was torn down after a breach and is being made anew"
     POD_ENDED = "PodEnded", "the containers of the pod have ended"

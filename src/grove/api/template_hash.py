@@ -34,8 +34,25 @@ def canonical_template(clique: CliqueTemplate, set_priority_class: str) -> bytes
         pod_spec["priorityClassName"] = set_priority_class
     if not pod_spec.get("priorityClassName"):
         pod_spec.pop("priorityClassName", None)
-    template = {"labels": clique.labels, "annotations": clique.annotations, "podSpec": pod_spec}
+    template = {
+        "labels": clique.labels,
+        "annotations": clique.annotations,
+        "podSpec": _without_filled_in_protocol(pod_spec),
+    }
     return _ENCODER.encode(_canonical(template))
+
+
+def _without_filled_in_protocol(value: Any) -> Any:
+    """API servers write `protocol: TCP` where a user left it out (`kubernetes_schemas.py`): the pods are the same."""
+    if isinstance(value, dict):
+        is_filled_in = "containerPort" in value and value.get("protocol") == "TCP"
+        kept = {key: _without_filled_in_protocol(item) for key, item in value.items()}
+        if is_filled_in:
+            del kept["protocol"]
+        return kept
+    if isinstance(value, list | tuple):
+        return [_without_filled_in_protocol(item) for item in value]
+    return value
 
 
 def _canonical(value: Any) -> Any:

@@ -5,7 +5,6 @@ Admission turns them into warnings, the planner into a condition. A field leaves
 
 from collections.abc import Iterator
 
-from grove.api.durations import DurationError, parse_duration
 from grove.api.labels import MNNVL_GROUP
 from grove.api.meta import Wire
 from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate, StartupType, WorkloadType
@@ -20,7 +19,6 @@ class UnbuiltField(Wire):
         return f"{self.path}: {self.detail}"
 
 
-_NO_TERMINATION = "gang termination is not carried out yet: a gang below its minimum is repaired pod by pod"
 _NO_UPDATE = "rolling updates are not carried out yet: existing pods keep the template they have"
 _NO_STARTUP_ORDER = "start-up order is not carried out yet: cliques start in any order"
 _NO_AUTOSCALING = "autoscaling is not carried out yet: no autoscaler is created, scale by hand"
@@ -65,8 +63,6 @@ def _in_template(template: SetTemplate) -> Iterator[tuple[str, str]]:
         yield f"{at}.cliqueStartupType", _NO_STARTUP_ORDER
     if template.topology_constraint is not None:
         yield f"{at}.topologyConstraint", _NO_TOPOLOGY
-    if _is_delay(template.termination_delay):
-        yield f"{at}.terminationDelay", _NO_TERMINATION
     if template.resource_claim_templates:
         yield f"{at}.resourceClaimTemplates", _NO_SHARING
     if template.resource_sharing:
@@ -91,24 +87,12 @@ def _in_clique(clique: CliqueTemplate, at: str) -> Iterator[tuple[str, str]]:
 def _in_group(group: GroupConfig, at: str) -> Iterator[tuple[str, str]]:
     if MNNVL_GROUP in group.annotations:
         yield f"{at}.annotations[{MNNVL_GROUP}]", _NO_MNNVL
-    if _is_delay(group.termination_delay):
-        yield f"{at}.terminationDelay", _NO_TERMINATION
     if group.scale_config is not None:
         yield f"{at}.scaleConfig", _NO_AUTOSCALING
     if group.resource_sharing:
         yield f"{at}.resourceSharing", _NO_SHARING
     if group.topology_constraint is not None:
         yield f"{at}.topologyConstraint", _NO_TOPOLOGY
-
-
-def _is_delay(text: str | None) -> bool:
-    """A delay of zero is the default of training sets: their workloadType is named already."""
-    if text is None:
-        return False
-    try:
-        return bool(parse_duration(text))
-    except DurationError:
-        return True
 
 
 def _changed(old: SetTemplate, new: SetTemplate) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Does a JSON object have the shape of its kind? Types, required fields, enumerations and bounds, from the schema.
 
-An API server checks the same through our CRDs; here it also holds where there is none. What several fields mean
-together is the matter of the other files.
+An API server checks the same through our CRDs; here it also holds where there is none. What belongs to Kubernetes, such
+as a podSpec, is left to the API server; what several fields mean together is the matter of the other files.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from grove.api.crds import object_schema
+from grove.api.crds import own_schema
 from grove.api.fielderrors import FieldError, invalid, not_supported, required, type_invalid
 from grove.api.meta import HasMetadata, JsonObject, ObjectMeta
 from grove.api.resources import Resource
@@ -37,7 +37,7 @@ class Reading(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 def read(resource: Resource[T], json: JsonObject) -> Reading[T]:
     """Decode metadata and spec, and check their shape. Of the status only the phase matters to rules."""
-    spec_schema = object_schema(resource)["properties"]["spec"]
+    spec_schema = own_schema(resource)["properties"]["spec"]
     errors = tuple(_errors(json["spec"], spec_schema, "spec") if "spec" in json else _missing("spec", spec_schema))
     status = json.get("status")
     phase = status.get("phase") if isinstance(status, dict) else None
