@@ -82,6 +82,7 @@ class TestAClique:
             uid=clique().uid,
             resource_version="1",
             urgency=Urgency.COUNT,
+            part=0,
             patch={
                 "observedGeneration": 1,
                 "lastErrors": [],
@@ -210,7 +211,11 @@ class TestAClique:
         lost = clique(replicas=2, status=decoded(view, next_status(view)))
         write = next_status(lost)
         assert write is not None
-        assert write.on_success == (
+        assert [emit.reason for emit in write.on_success] == [
+            EventReason.MIN_AVAILABLE_BREACHED,
+            EventReason.ALL_SCHEDULED_REPLICAS_LOST,
+        ]
+        assert write.on_success[1:] == (
             Emit(
                 subject=subject_of(PODCLIQUES, view.clique.metadata),
                 reason=EventReason.ALL_SCHEDULED_REPLICAS_LOST,
@@ -502,14 +507,13 @@ class TestASet:
         assert [error["code"] for error in write.patch["lastErrors"]] == [code]
 
     def test_names_fields_that_are_accepted_but_not_carried_out(self) -> None:
-        observed = pcs(spec={"update_strategy": UpdateStrategy(type="OnDelete")}, template={"termination_delay": "1h"})
+        observed = pcs(spec={"update_strategy": UpdateStrategy(type="OnDelete")})
         write = set_write(observed)
         assert write is not None
         (found,) = write.patch["conditions"]
         assert (found["type"], found["status"], found["reason"]) == ("FieldsNotCarriedOut", "True", "NotCarriedOutYet")
         assert [part.partition(":")[0] for part in found["message"].split("; ")] == [
             "spec.updateStrategy",
-            "spec.template.terminationDelay",
         ]
         assert [emit.reason for emit in write.on_success] == [EventReason.FIELDS_NOT_CARRIED_OUT]
         plain = msgspec.structs.replace(after(observed, write), spec=pcs().spec)

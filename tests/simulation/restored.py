@@ -1,6 +1,6 @@
 """Is everything as it was asked for? Counted anew from the objects of the server, without the planner.
 
-For a world at rest in which nothing is broken; each entry of the answer is something that is not right.
+For a world at rest, simulated or real, in which nothing is broken; each entry of the answer is not right.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,15 +14,15 @@ from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import PodGang
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
 from grove.api.scalinggroup import PodCliqueScalingGroup
-from grove.sim.world import World
+from tests.scene import Seen
 
 
-def unrestored(world: World) -> list[str]:
+def unrestored(world: Seen) -> list[str]:
     """Everything that is not as asked for, one line each."""
     return list(_Look(world).problems())
 
 
-def untrue_counts(world: World) -> list[str]:
+def untrue_counts(world: Seen) -> list[str]:
     """Cliques whose status counts their pods wrongly; for any world at rest, whole or broken."""
     look = _Look(world)
     return [
@@ -33,7 +33,7 @@ def untrue_counts(world: World) -> list[str]:
 class _Look:
     """One look at a world: every object of ours by name."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Seen) -> None:
         self.world = world
         self.sets = _by_name(world.objects(PODCLIQUESETS))
         self.groups = _by_name(_ours(world, GROUPS))
@@ -182,7 +182,7 @@ class _Look:
             yield f"clique {clique.metadata.name}: its status says {found}, true is {true}"
 
 
-def _ours(world: World, resource: Resource[Any]) -> tuple[Any, ...]:
+def _ours(world: Seen, resource: Resource[Any]) -> tuple[Any, ...]:
     return world.objects(resource, label_selector=f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}")
 
 

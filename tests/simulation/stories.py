@@ -1,7 +1,8 @@
 """The stories every run must end the same way, whatever breaks meanwhile. One pod per node: 80Mi pods on 150Mi nodes.
 
 A story is a coroutine on a world; it asserts what a user would see at each rest. `test_stories.py` runs them in calm,
-`test_crash_everywhere.py` with a crash at every write.
+`test_crash_everywhere.py` with a crash at every write. Those that take a `Scene` are also told on clusters that are
+reached over HTTP (`tests/e2e/test_stories.py`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,13 +14,20 @@ import yaml
 from grove.api import labels
 from grove.api.meta import find_condition
 from grove.api.podcliqueset import PodCliqueSet
-from grove.api.resources import GROUPS, PODCLIQUESETS
+from grove.api.resources import GROUPS, PODCLIQUESETS, Object, Resource
+from grove.cluster.resources import SERVED
 from grove.sim.world import World
+from tests.scene import Scene, Seen
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 WORKLOAD1 = FIXTURES / "workload1.yaml"
 WORKLOAD2 = FIXTURES / "workload2.yaml"
 ONE_POD_NODE = {"cpu": "4", "memory": "150Mi", "pods": "110"}
+_NAMESPACED = tuple(
+    Resource(group=served.group, version=served.version, plural=served.plural, kind=served.kind, view=Object)
+    for served in SERVED
+    if served.namespaced
+)
 
 
 class Story(msgspec.Struct, frozen=True):
@@ -30,7 +38,7 @@ class Story(msgspec.Struct, frozen=True):
     has_one_end: bool = True
 
 
-def running_by_role(world: World) -> dict[str, int]:
+def running_by_role(world: Scene) -> dict[str, int]:
     """How many pods run, by clique name without the set's and group's prefix."""
     counts: dict[str, int] = {}
     for pod in world.running_pods():
@@ -39,7 +47,7 @@ def running_by_role(world: World) -> dict[str, int]:
     return counts
 
 
-async def expect_running(world: World, count: int) -> None:
+async def expect_running(world: Scene, count: int) -> None:
     """At rest `count` pods run, and every other pod says why it does not."""
     await world.settle()
     assert len(world.running_pods()) == count
@@ -127,7 +135,7 @@ async def both_bases_before_anything_else(world: World) -> None:
     await expect_running(world, 20)
 
 
-async def scaling_in_and_out_again(world: World) -> None:
+async def scaling_in_and_out_again(world: Scene) -> None:
     await world.apply(WORKLOAD1)
     await expect_running(world, 10)
     await world.scale(PODCLIQUESETS, "workload1", 2)
@@ -140,7 +148,7 @@ async def scaling_in_and_out_again(world: World) -> None:
     await expect_running(world, 20)
 
 
-async def a_deleted_set_leaves_nothing(world: World) -> None:
+async def a_deleted_set_leaves_nothing(world: Scene) -> None:
     await world.apply(WORKLOAD2)
     await expect_running(world, 10)
     await world.delete(PODCLIQUESETS, "workload2")
@@ -197,11 +205,11 @@ async def quota_for_one_of_two_replicas(world: World) -> None:
     assert_not_refused(world, "workload1")
 
 
-def find_set(world: World, name: str) -> PodCliqueSet:
+def find_set(world: Seen, name: str) -> PodCliqueSet:
     return next(pcs for pcs in world.objects(PODCLIQUESETS) if pcs.metadata.name == name)
 
 
-def assert_refused(world: World, name: str) -> None:
+def assert_refused(world: Seen, name: str) -> None:
     """The set says in lastErrors and in a condition that its pods are refused."""
     status = find_set(world, name).status
     assert {error.code for error in status.last_errors} == {"ERR_CREATE_POD"}
@@ -210,7 +218,7 @@ def assert_refused(world: World, name: str) -> None:
     assert "exceeded quota" in condition.message
 
 
-def assert_not_refused(world: World, name: str) -> None:
+def assert_not_refused(world: Seen, name: str) -> None:
     status = find_set(world, name).status
     assert status.last_errors == ()
     assert find_condition(status.conditions, "CannotBeCarriedOut") is None
@@ -232,13 +240,13 @@ def named(name: str) -> dict[str, object]:
     return manifest
 
 
-def left_of_sets(world: World) -> list[str]:
-    """Everything in the store that carries our labels."""
+def left_of_sets(world: Seen) -> list[str]:
+    """Everything that carries our labels, of whatever kind."""
+    ours = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
     return [
-        f"{table.served.plural}/{entry.name}"
-        for table in world.server.store.tables()
-        for entry in table.entries(None)
-        if entry.obj["metadata"].get("labels", {}).get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
+        f"{resource.plural}/{found.metadata.name}"
+        for resource in _NAMESPACED
+        for found in world.objects(resource, label_selector=ours)
     ]
 
 

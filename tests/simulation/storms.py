@@ -115,6 +115,10 @@ def draw_set(random: Random, name: str) -> JsonObject:
             }
         )
     template = {"cliques": cliques, **({"podCliqueScalingGroups": groups} if groups else {})}
+    if random.random() < 0.5:
+        template["terminationDelay"] = random.choice(("1s", "5s", "30s", "5m"))
+        if groups and random.random() < 0.5:
+            groups[0]["terminationDelay"] = random.choice(("1s", "20s", "10m"))
     return {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "PodCliqueSet",

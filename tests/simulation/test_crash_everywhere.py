@@ -10,6 +10,7 @@ from grove.sim.faults import FaultyTransport
 from grove.sim.world import World
 from tests.simulation.endstate import end_state
 from tests.simulation.stories import ONE_POD_NODE, STORIES, Story
+from tests.simulation.termination_stories import TERMINATION_STORIES
 
 
 def tell(story: Story, prepare: Callable[[FaultyTransport], None]) -> tuple[dict[str, object], int]:
@@ -27,7 +28,7 @@ def tell(story: Story, prepare: Callable[[FaultyTransport], None]) -> tuple[dict
     return run_virtual(run())
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+@pytest.mark.parametrize("story", [*STORIES, *TERMINATION_STORIES], ids=lambda story: story.name)
 def test_a_crash_at_any_write_ends_like_no_crash(story: Story) -> None:
     expected, write_count = tell(story, lambda _: None)
     assert write_count > 0

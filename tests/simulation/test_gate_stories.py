@@ -1,20 +1,21 @@
 """Gates as a user sees them: when they go, and whose are never touched."""
 
+from collections.abc import Awaitable, Callable
+
+import pytest
 import yaml
 
 from grove.api import labels
 from grove.api.labels import GATE
 from grove.api.meta import JsonObject
 from grove.api.pod import Pod
-from grove.api.resources import GROUPS, PODS
+from grove.api.resources import GROUPS
 from grove.sim.clock import run_virtual
 from grove.sim.faults import FaultPlan
 from grove.sim.world import World
+from tests.scene import Scene
+from tests.simulation.gate_stories import GATE_STORIES, OTHERS_GATE, gates
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2
-
-
-def gates(pod: Pod) -> list[str]:
-    return [gate.name for gate in pod.spec.scheduling_gates]
 
 
 def scaled(world: World) -> list[Pod]:
@@ -54,46 +55,26 @@ def test_a_base_gangs_pods_keep_their_gate_until_the_gang_is_complete() -> None:
     run_virtual(story())
 
 
-def test_another_controllers_gate_is_never_removed() -> None:
+@pytest.mark.parametrize("story", GATE_STORIES, ids=lambda story: story.__name__)
+def test_the_story_of_gates_ends_as_told(story: Callable[[Scene], Awaitable[None]]) -> None:
+    async def tell() -> None:
+        async with World(seed=1, nodes=10, node_resources=ONE_POD_NODE) as world:
+            await story(world)
+            world.check()
+
+    run_virtual(tell())
+
+
+def test_a_gang_waits_as_a_whole_for_pods_behind_another_controllers_gate() -> None:
     async def story() -> None:
         async with World(seed=1, nodes=10, node_resources=ONE_POD_NODE) as world:
             manifest: JsonObject = yaml.safe_load(WORKLOAD1.read_text())
             pod_spec = manifest["spec"]["template"]["cliques"][0]["spec"]["podSpec"]
-            pod_spec["schedulingGates"] = [{"name": "example.com/quota"}]
+            pod_spec["schedulingGates"] = [{"name": OTHERS_GATE}]
             await world.apply(manifest)
             await world.settle()
-            held = [pod for pod in world.pods() if gates(pod)]
-            assert [gates(pod) for pod in held] == [["example.com/quota"]] * 2
-            # The gang is all or nothing: the others wait for the two, and say so.
+            assert len(world.pods()) == 10
             assert world.running_pods() == ()
-            for pod in held:
-                await world.client.patch(PODS, "default", pod.metadata.name, {"spec": {"schedulingGates": []}})
-            await world.settle()
-            assert len(world.running_pods()) == 10
-            world.check()
-
-    run_virtual(story())
-
-
-def test_a_replacement_of_a_placed_gang_is_ungated_at_once() -> None:
-    async def story() -> None:
-        async with World(seed=1, nodes=10, node_resources=ONE_POD_NODE) as world:
-            await world.apply(WORKLOAD1)
-            await world.settle()
-            victim = world.running_pods()[0]
-            await world.client.delete(PODS, "default", victim.metadata.name)
-            await world.settle()
-            assert len(world.running_pods()) == 10
-            names = {pod.metadata.name for pod in world.running_pods()}
-            assert victim.metadata.name not in names
-            index = victim.metadata.labels[labels.POD_INDEX]
-            heir = [
-                pod
-                for pod in world.running_pods()
-                if pod.metadata.labels[labels.PODCLIQUE] == victim.metadata.labels[labels.PODCLIQUE]
-                and pod.metadata.labels[labels.POD_INDEX] == index
-            ]
-            assert len(heir) == 1
             world.check()
 
     run_virtual(story())

@@ -8,13 +8,18 @@ import yaml
 
 from grove.api import labels
 from grove.api.meta import JsonObject, find_condition
-from grove.api.resources import EVENTS, PODCLIQUES, PODCLIQUESETS, PODGANGS, SERVICES, Resource
+from grove.api.resources import EVENTS, PODCLIQUESETS
 from grove.kube.errors import ApiError
+from grove.kube.traffic import target_of
 from grove.sim.clock import run_virtual
 from grove.sim.faults import FaultPlan
-from grove.sim.traffic import target_of
 from grove.sim.world import World
-from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2, find_set, left_of_sets, named, quota
+from tests.simulation.refusal_stories import (
+    STRANGER_STORIES,
+    an_invalid_set_is_refused_with_every_error_at_once_and_nothing_is_created,
+    pods_beyond_a_quota_are_refused_in_the_servers_words_until_there_is_room,
+)
+from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2, find_set, left_of_sets, quota
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -65,51 +70,23 @@ def test_a_refusal_is_an_event_too() -> None:
     run(story())
 
 
-@pytest.mark.parametrize(
-    ("resource", "name", "body"),
-    [
-        pytest.param(SERVICES, "workload1-0", {"spec": {"clusterIP": "None"}}, id="service"),
-        pytest.param(PODGANGS, "workload1-0", {"spec": {"podgroups": []}}, id="gang"),
-        pytest.param(
-            PODCLIQUES,
-            "workload1-0-pc-a",
-            {
-                "spec": {
-                    "roleName": "x",
-                    "replicas": 1,
-                    "minAvailable": 1,
-                    "podSpec": {"containers": [{"name": "c", "image": "i"}]},
-                }
-            },
-            id="clique",
-        ),
-    ],
-)
-def test_a_name_taken_by_a_stranger_is_said_and_heals_when_the_stranger_goes(
-    resource: Resource[Any], name: str, body: JsonObject
-) -> None:
+@pytest.mark.parametrize("kind", STRANGER_STORIES)
+def test_a_name_taken_by_a_stranger_is_said_and_heals_when_the_stranger_goes(kind: str) -> None:
     async def story() -> None:
         async with one_pod_world(20) as world:
-            stranger = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **body}
-            await world.apply(stranger)
-            await world.apply(WORKLOAD1)
-            await world.apply(named("other"))
-            await world.clock.sleep(120)
-            # The other set goes on.
-            assert {pod.metadata.labels[labels.PART_OF] for pod in world.running_pods()} >= {"other"}
-            status = find_set(world, "workload1").status
-            condition = find_condition(status.conditions, "CannotBeCarriedOut")
-            assert condition is not None
-            assert condition.reason == "NameTaken"
-            assert name in condition.message
-            assert name in status.last_errors[0].description
+            await STRANGER_STORIES[kind](world)
             assert any(event.reason == "CannotBeCarriedOut" for event in world.objects(EVENTS))
-            await world.delete(resource, name)
-            await world.clock.sleep(400)
-            assert len(world.running_pods()) == 20
-            status = find_set(world, "workload1").status
-            assert status.last_errors == ()
-            assert find_condition(status.conditions, "CannotBeCarriedOut") is None
+            world.check()
+
+    run(story())
+
+
+def test_pods_beyond_a_quota_are_refused_in_the_servers_words_until_there_is_room() -> None:
+    async def story() -> None:
+        async with one_pod_world(20) as world:
+            await pods_beyond_a_quota_are_refused_in_the_servers_words_until_there_is_room(world)
+            assert len(world.pods()) == 20
+            world.check()
 
     run(story())
 
@@ -117,23 +94,8 @@ def test_a_name_taken_by_a_stranger_is_said_and_heals_when_the_stranger_goes(
 def test_an_invalid_set_is_refused_with_every_error_at_once_and_nothing_is_created() -> None:
     async def story() -> None:
         async with one_pod_world(10) as world:
-            manifest = manifest_of(WORKLOAD1)
-            template = manifest["spec"]["template"]
-            template["cliques"][0]["name"] = "Not A Name"
-            template["cliques"][1]["spec"]["minAvailable"] = 5
-            template["podCliqueScalingGroups"][0]["cliqueNames"] = ["nobody"]
-            with pytest.raises(ApiError) as refused:
-                await world.apply(manifest)
-            assert refused.value.code == 422
-            for path in (
-                "spec.template.cliques[0].name",
-                "spec.template.cliques[1].spec.minAvailable",
-                "spec.template.podCliqueScalingGroups[0].cliqueNames[0]",
-            ):
-                assert path in refused.value.message
-            await world.settle()
-            assert world.objects(PODCLIQUESETS) == ()
-            assert left_of_sets(world) == []
+            await an_invalid_set_is_refused_with_every_error_at_once_and_nothing_is_created(world)
+            world.check()
 
     run(story())
 

@@ -136,7 +136,7 @@ class Urgency(StrEnum):
 
 
 class StatusWrite(Part):
-    """A new status, as the smallest patch."""
+    """A new status, as the smallest patch. `part` is the set replica it tells about, -1: the set."""
 
     resource: Resource[Any]
     namespace: str
@@ -145,6 +145,7 @@ class StatusWrite(Part):
     resource_version: str
     patch: JsonObject
     urgency: Urgency
+    part: int = -1
     on_success: tuple[Emit, ...] = ()
 
 

@@ -34,8 +34,13 @@ def is_scheduled(clique: CliqueView) -> bool:
 
 
 def was_available(clique: CliqueView) -> bool:
-    """Sticky: true from the first time the minimum is ready, for the rest of the clique's life."""
-    return clique.clique.status.was_available or is_available(clique)
+    """Sticky: true from the first time the minimum is ready, for the rest of the clique's life; not by an update."""
+    return clique.clique.status.was_available or (is_available(clique) and not is_updating(clique))
+
+
+def is_updating(clique: CliqueView) -> bool:
+    progress = clique.clique.status.rolling_update_progress
+    return progress is not None and progress.update_ended_at is None
 
 
 def clique_scheduled(clique: CliqueView) -> Verdict:
@@ -55,6 +60,8 @@ def clique_breach(clique: CliqueView) -> Verdict:
         return Verdict(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_READY_PODS, message=found)
     if not clique.clique.status.was_available:
         return Verdict(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
+    if is_updating(clique):
+        return Verdict(status=ConditionStatus.UNKNOWN, reason=Reason.UPDATE_IN_PROGRESS, message=found)
     return Verdict(status=ConditionStatus.TRUE, reason=Reason.INSUFFICIENT_READY_PODS, message=found)
 
 
@@ -72,7 +79,7 @@ def group_replica_health(cliques: Sequence[CliqueView | None]) -> ReplicaHealth:
     verdicts = [clique_breach(clique) for clique in cliques if clique is not None and not clique.is_leaving]
     if any(verdict.is_true for verdict in verdicts):
         return ReplicaHealth.BREACHED
-    if len(verdicts) < len(cliques):
+    if len(verdicts) < len(cliques) or any(verdict.status == ConditionStatus.UNKNOWN for verdict in verdicts):
         return ReplicaHealth.UNKNOWN
     if any(verdict.reason == Reason.NEVER_AVAILABLE for verdict in verdicts):
         return ReplicaHealth.STARTING

@@ -31,6 +31,7 @@ from grove.planner.gangs import draw_gang_spec, plan_gang_object
 from grove.planner.objects import build_clique, build_group, build_service, build_service_spec
 from grove.planner.pod_build import PodMold
 from grove.planner.pods import NewPod
+from grove.planner.recreation import Recreation, Recreations
 from grove.planner.refusals import is_about_pods, pods_failure_key
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView, ReplicaView, pod_index
@@ -73,13 +74,14 @@ def plan_builds(
     context: SetContext,
     replica: ReplicaView,
     blueprint: ReplicaBlueprint,
+    recreations: Recreations,
     states: tuple[GangState, ...],
     retries: Retries,
     now: datetime,
 ) -> tuple[Stage, ...]:
     objects = (*_plan_service(context, replica), *_plan_groups(context, replica, blueprint))
-    cliques = tuple(action for state in states for action in _plan_cliques(context, replica, state))
-    gangs = tuple(action for state in states for action in _plan_gang(context, replica, state))
+    cliques = tuple(action for state in states for action in _plan_cliques(context, replica, recreations, state))
+    gangs = tuple(action for state in states for action in _plan_gang(context, replica, recreations, state))
     allowed = [
         tuple(action for action in stage if not isinstance(action, Create) or retries.allow(action.failure_key))
         for stage in (objects, cliques, gangs)
@@ -142,18 +144,31 @@ def _plan_groups(context: SetContext, replica: ReplicaView, blueprint: ReplicaBl
             )
 
 
-def _plan_cliques(context: SetContext, replica: ReplicaView, state: GangState) -> Iterable[Action]:
+def _plan_cliques(
+    context: SetContext, replica: ReplicaView, recreations: Recreations, state: GangState
+) -> Iterable[Action]:
     for clique in state.blueprint.cliques:
         owner = _owner_of(context, replica, clique)
         # A leaving clique keeps its name until it is gone; its going wakes this set.
         if clique.name in replica.cliques or owner is None:
             continue
+        recreation = recreations.of(clique)
+        incarnation = (
+            recreations.life_of(clique) or _incarnation(context, replica, state)
+            if recreation is None
+            else _new_incarnation(replica, clique, recreation)
+        )
         yield Create(
             resource=PODCLIQUES,
             namespace=context.namespace,
             name=clique.name,
             body=build_clique(
-                context, replica.index, clique, owner=owner, incarnation=_incarnation(context, replica, state)
+                context,
+                replica.index,
+                clique,
+                owner=owner,
+                incarnation=incarnation,
+                replicas=None if recreation is None else recreation.scale.get(clique.name),
             ),
             failure_key=f"podcliques/{clique.name}",
             reason=f"clique {clique.template.name} of gang {clique.gang}",
@@ -188,16 +203,33 @@ def _incarnation(context: SetContext, replica: ReplicaView, state: GangState) ->
     return f"{context.generation}-{group.metadata.generation}" if group else str(context.generation)
 
 
-def _plan_gang(context: SetContext, replica: ReplicaView, state: GangState) -> Iterable[Action]:
+def _new_incarnation(replica: ReplicaView, clique: CliqueBlueprint, recreation: Recreation) -> str:
+    group = replica.groups.get(clique.group)
+    # A scaled gang may go and come back while its replica is being recreated: then its group's generation tells.
+    if clique.base_gang and not recreation.group and group is not None:
+        return f"{recreation.incarnation}-{group.metadata.generation}"
+    return recreation.incarnation
+
+
+def _plan_gang(
+    context: SetContext, replica: ReplicaView, recreations: Recreations, state: GangState
+) -> Iterable[Action]:
     if not state.is_whole or (state.gang is not None and state.gang.metadata.is_leaving):
         return
+    first = state.blueprint.cliques[0]
+    recreation = recreations.of(first)
+    # In a base gang a single group replica may be recreated; that is not a new life of the gang.
+    is_new_life = recreation is not None and (not recreation.group or bool(first.base_gang))
     action = plan_gang_object(
         context,
         replica.index,
         state.blueprint,
         state.gang,
         spec=draw_gang_spec(context, state.blueprint, state.cliques, state.pods),
-        incarnation=_incarnation(context, replica, state),
+        incarnation=_new_incarnation(replica, first, recreation)
+        if recreation is not None and is_new_life
+        else _incarnation(context, replica, state),
+        is_new_life=is_new_life,
     )
     if action is not None:
         yield action

@@ -32,7 +32,7 @@ def plan_deletion(snapshot: Snapshot) -> tuple[Chain, ...]:
     old = tuple(patch for replica in snapshot.replicas for patch in plan_old_finalizers(replica))
     if "orphan" in pcs.metadata.finalizers:
         return chain("set", -1, old, let_go)
-    return chain("set", -1, _pods(context, snapshot.replicas), old, _children(context, snapshot.replicas), let_go)
+    return chain("set", -1, _pods(context, snapshot.replicas), old, _children(snapshot), let_go)
 
 
 def plan_old_finalizers(replica: ReplicaView) -> Stage:
@@ -66,11 +66,13 @@ def _pods(context: SetContext, replicas: tuple[ReplicaView, ...]) -> Stage:
     return (_delete_many(PODS, context, uids),) if uids else ()
 
 
-def _children(context: SetContext, replicas: tuple[ReplicaView, ...]) -> Stage:
+def _children(snapshot: Snapshot) -> Stage:
+    context, replicas = snapshot.context, snapshot.replicas
+    gangs = (*snapshot.strays, *(g for r in replicas for g in r.gangs.values()))
     found: tuple[tuple[Resource[Any], tuple[Uid, ...]], ...] = (
         (PODCLIQUES, tuple(c.uid for r in replicas for c in r.cliques.values())),
         (GROUPS, tuple(g.metadata.uid for r in replicas for g in r.groups.values())),
-        (PODGANGS, tuple(g.metadata.uid for r in replicas for g in r.gangs.values())),
+        (PODGANGS, tuple(g.metadata.uid for g in gangs)),
         (SERVICES, tuple(s.metadata.uid for r in replicas for s in r.services.values())),
     )
     return tuple(_delete_many(resource, context, uids) for resource, uids in found if uids)

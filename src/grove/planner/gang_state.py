@@ -18,6 +18,7 @@ from grove.planner.blueprint import GangBlueprint, ReplicaBlueprint
 from grove.planner.gangs import referenced_names
 from grove.planner.gates import GateVerdict, base_placement, gang_gate
 from grove.planner.pods import CliquePods, plan_pods
+from grove.planner.recreation import Recreations
 from grove.planner.refusals import Refusal, gang_refusal, pods_failure_key
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView, ReplicaView
@@ -49,6 +50,7 @@ class GangState(msgspec.Struct, frozen=True, kw_only=True):
 def gang_states(
     replica: ReplicaView,
     blueprint: ReplicaBlueprint,
+    recreations: Recreations,
     busy_gangs: frozenset[str],
     now: datetime,
     gangs_ahead_count: int,
@@ -60,7 +62,7 @@ def gang_states(
         if gang.name in busy_gangs:
             continue
         current = replica.gangs.get(gang.name)
-        cliques = {c.name: replica.cliques[c.name] for c in gang.cliques if _is_present(replica, c.name)}
+        cliques = {c.name: replica.cliques[c.name] for c in gang.cliques if recreations.is_present(replica, c)}
         pods = {name: plan_pods(view, referenced_names(current, name), now) for name, view in cliques.items()}
         refusal = gang_refusal(tuple(cliques.values()), _still_refused(replica, pods), gangs_ahead_count=ahead)
         ahead += refusal is not None
@@ -90,22 +92,47 @@ def open_failures(
     return tuple(failure for failure in replica.failures if failure.key in wanted)
 
 
-def _is_present(replica: ReplicaView, clique_name: str) -> bool:
-    clique = replica.cliques.get(clique_name)
-    return clique is not None and not clique.is_leaving
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that wait behind one gate: those of a gang, or of a part of it that came back on its own."""
+
+    gang_name: str
+    gang: PodGang | None
+    cliques: tuple[CliqueView, ...]
+    verdict: GateVerdict
 
 
-def gate_verdicts(states: tuple[GangState, ...]) -> dict[str, GateVerdict]:
-    verdicts: dict[str, GateVerdict] = {}
+def gates_of(states: tuple[GangState, ...]) -> tuple[Gate, ...]:
+    gates: list[Gate] = []
     base: GateVerdict | None = None
     for state in states:
         is_refused = state.refusal is not None
-        verdicts[state.blueprint.name] = gang_gate(
-            state.views, clique_count=state.clique_count, is_refused=is_refused, base=base
-        )
+        verdict = gang_gate(state.views, clique_count=state.clique_count, is_refused=is_refused, base=base)
+        parts = _parts_of(state) if verdict.reason is FindingReason.GANG_STARTED else []
+        if len(parts) < 2:
+            gates.append(_gate(state, state.views, verdict))
+        else:
+            # Completeness guards the first placement of every part: one that was recreated waits for itself.
+            gates += [
+                _gate(state, views, gang_gate(views, clique_count=count, is_refused=is_refused, base=None))
+                for views, count in parts
+            ]
         if state.blueprint.is_base:
             base = base_placement(state.views, base_name=state.blueprint.name, clique_count=state.clique_count)
-    return verdicts
+    return tuple(gates)
+
+
+def _gate(state: GangState, cliques: tuple[CliqueView, ...], verdict: GateVerdict) -> Gate:
+    return Gate(gang_name=state.blueprint.name, gang=state.gang, cliques=cliques, verdict=verdict)
+
+
+def _parts_of(state: GangState) -> list[tuple[tuple[CliqueView, ...], int]]:
+    """The standalone cliques, and every group replica: what exists of each, and of how many cliques."""
+    parts: dict[tuple[str, int], list[str]] = {}
+    for clique in state.blueprint.cliques:
+        parts.setdefault((clique.group, clique.group_replica_index), []).append(clique.name)
+    return [
+        (tuple(state.cliques[name] for name in names if name in state.cliques), len(names)) for names in parts.values()
+    ]
 
 
 def fresh_looks(context: SetContext, state: GangState) -> Iterable[FreshLook]:

@@ -1,5 +1,6 @@
 """PodGangs as their schedulers should see them: podgroups, minima and the names of their pods."""
 
+from grove.api import labels
 from grove.api.meta import JsonObject, NamespacedName, to_wire
 from grove.api.podgang import PodGang, PodGangSpec, PodGroup
 from grove.api.reasons import EventReason
@@ -46,8 +47,12 @@ def plan_gang_object(
     *,
     spec: PodGangSpec,
     incarnation: str,
+    is_new_life: bool = False,
 ) -> Create | Patch | None:
-    """Create the gang, or bring what we own of its spec up to date; None when it is right already."""
+    """Create the gang, or bring what we own of its spec up to date; None when it is right already.
+
+    `is_new_life`: all of it was recreated, and the gang takes the new incarnation over.
+    """
     if current is None:
         return Create(
             resource=PODGANGS,
@@ -63,7 +68,8 @@ def plan_gang_object(
                 names=(gang.name,),
             ),
         )
-    patch = {**_metadata_patch(context, current), **_spec_patch(current.spec, spec)}
+    own = {labels.INCARNATION: incarnation} if is_new_life else {}
+    patch = {**_metadata_patch(context, current, own), **_spec_patch(current.spec, spec)}
     if not patch:
         return None
     return Patch(
@@ -77,10 +83,10 @@ def plan_gang_object(
     )
 
 
-def _metadata_patch(context: SetContext, current: PodGang) -> JsonObject:
-    """Labels and annotations of the set that the gang does not show yet. What others wrote on it stays."""
+def _metadata_patch(context: SetContext, current: PodGang, own: dict[str, str]) -> JsonObject:
+    """Labels of its own, and those and annotations of the set, that the gang does not show yet. Others' stay."""
     pairs = {
-        "labels": (mirrored(context.labels), current.metadata.labels),
+        "labels": ({**mirrored(context.labels), **own}, current.metadata.labels),
         "annotations": (mirrored(context.annotations), current.metadata.annotations),
     }
     changed = {

@@ -58,9 +58,18 @@ def build_group(context: SetContext, replica_index: int, group: GroupBlueprint) 
 
 
 def build_clique(
-    context: SetContext, replica_index: int, clique: CliqueBlueprint, *, owner: Subject, incarnation: str
+    context: SetContext,
+    replica_index: int,
+    clique: CliqueBlueprint,
+    *,
+    owner: Subject,
+    incarnation: str,
+    replicas: int | None = None,
 ) -> JsonObject:
-    """A PodClique with the newest template; `owner` is the set, or the group it is a member of."""
+    """A PodClique with the newest template; `owner` is the set, or the group it is a member of.
+
+    `replicas`: the count that was set at run time, if it is not the template's.
+    """
     template = clique.template
     is_member = bool(clique.group)
     metadata_labels = {
@@ -83,6 +92,8 @@ def build_clique(
     spec["podSpec"] = _clique_pod_spec(context, clique)
     if template.spec.min_available is None:
         spec["minAvailable"] = template.spec.replicas
+    if replicas is not None:
+        spec["replicas"] = replicas
     # Start-up order is not carried out yet; names of cliques mean nothing on a PodClique.
     spec["startsAfter"] = []
     metadata = {"name": clique.name, "labels": metadata_labels, "annotations": annotations}

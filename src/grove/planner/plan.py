@@ -10,6 +10,7 @@ from grove.planner.memo import Memo
 from grove.planner.replica import ReplicaPlan
 from grove.planner.snapshot import Snapshot
 from grove.planner.status import LISTED_GANGS, SetFacts, set_status
+from grove.planner.strays import plan_strays
 
 
 def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
@@ -25,8 +26,9 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
     memo.update(snapshot, now)
     replicas = memo.busy()
     status = set_status(snapshot, _add_up(memo, replicas), now)
+    chains = (*(c for replica in replicas for c in replica.chains), *plan_strays(snapshot))
     return Plan(
-        chains=tuple(sorted((c for replica in replicas for c in replica.chains), key=lambda chain: chain.rank)),
+        chains=tuple(sorted(chains, key=lambda chain: chain.rank)),
         statuses=(*(s for replica in replicas for s in replica.statuses), *((status,) if status else ())),
         looks=tuple(look for replica in replicas for look in replica.looks),
         findings=tuple(finding for replica in replicas for finding in replica.findings),
@@ -40,6 +42,7 @@ def _add_up(memo: Memo, busy: list[ReplicaPlan]) -> SetFacts:
         updated_replicas=memo.updated_count,
         waiting_gangs=tuple(islice((gang for replica in busy for gang in replica.waiting_gangs), LISTED_GANGS)),
         failures=tuple(failure for replica in busy for failure in replica.failures),
+        held_count=sum(replica.held_count for replica in busy),
     )
 
 

@@ -12,12 +12,15 @@ from grove.api import names
 from grove.api.podcliqueset import GangStatus
 from grove.api.podgang import GangPhase
 from grove.api.reasons import FindingReason
+from grove.api.resources import PODGANGS
 from grove.planner.actions import (
     Chain,
     Failure,
     Finding,
     FreshLook,
+    Patch,
     Rank,
+    Stage,
     StatusWrite,
     chain,
     earliest,
@@ -30,13 +33,14 @@ from grove.planner.gang_state import (
     GangState,
     fresh_looks,
     gang_states,
-    gate_verdicts,
+    gates_of,
     open_failures,
     refusal_findings,
     wake_of,
 )
 from grove.planner.gates import gate_finding, gate_patience, plan_gates
 from grove.planner.group_removals import plan_group_replica_removals
+from grove.planner.recreation import Recreations, plan_close, plan_recreation_deletes, recreation_findings
 from grove.planner.removal import is_marked, plan_replica_removal
 from grove.planner.snapshot import SetContext
 from grove.planner.status import (
@@ -47,6 +51,7 @@ from grove.planner.status import (
     is_newest,
     is_replica_available,
 )
+from grove.planner.termination import plan_terminations
 from grove.planner.views import CliqueView, ReplicaView
 
 
@@ -64,6 +69,8 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
     refused_gang_count: int = 0
     # Refusals of what is still wanted.
     failures: tuple[Failure, ...] = ()
+    # Teardowns that are due and held.
+    held_count: int = 0
 
     @property
     def is_at_rest(self) -> bool:
@@ -80,7 +87,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_replica(
-    context: SetContext, replica: ReplicaView, now: datetime, *, gangs_ahead_count: int = 0
+    context: SetContext, replica: ReplicaView, now: datetime, *, gangs_ahead_count: int = 0, is_outage: bool = False
 ) -> ReplicaPlan:
     base_name = names.replica_name(context.name, replica.index)
     if replica.index >= context.spec.replicas:
@@ -96,32 +103,44 @@ def plan_replica(
     live_scale = {group.metadata.name: group.spec.replicas for group in replica.groups.values()}
     blueprint = draw_replica(context, replica.index, live_scale)
     removals = plan_group_replica_removals(context, replica, blueprint)
-    states = gang_states(replica, blueprint, removals.busy_gangs, now, gangs_ahead_count)
+    recreations = Recreations(replica, blueprint)
+    terminations = plan_terminations(context, replica, blueprint, recreations, now, is_held=is_outage)
+    states = gang_states(replica, blueprint, recreations, removals.busy_gangs, now, gangs_ahead_count)
     failures = open_failures(replica, blueprint, states)
     retries = Retries(failures, now)
-    verdicts = gate_verdicts(states)
-    builds = plan_builds(context, replica, blueprint, states, retries, now)
-    gates = tuple(
-        patch for state in states for patch in plan_gates(state.gang, state.views, verdicts[state.blueprint.name])
-    )
+    builds = plan_builds(context, replica, blueprint, recreations, states, retries, now)
+    waiting = gates_of(states)
+    gates = tuple(patch for gate in waiting for patch in plan_gates(gate.gang, gate.cliques, gate.verdict))
     patience_ends_at = gate_patience(clique for state in states for clique in state.views) if gates else None
     gates_rank = Rank.FIRST if patience_ends_at is not None and patience_ends_at <= now else Rank.GATES
     return ReplicaPlan(
-        chains=(
+        # Recorded alone: what is about to go is not repaired any more.
+        chains=chain(f"{base_name}/intent", replica.index, terminations.intents, rank=Rank.FIRST)
+        or (
+            *chain(
+                f"{base_name}/recreation",
+                replica.index,
+                *plan_recreation_deletes(context, replica, blueprint, recreations),
+                rank=Rank.FIRST,
+            ),
             *chain(f"{base_name}/gates", replica.index, gates, rank=gates_rank),
             *removals.chains,
             *chain(base_name, replica.index, *builds),
+            *chain(f"{base_name}/done", replica.index, _closing(context, replica, blueprint, recreations, builds)),
         ),
         statuses=_plan_statuses(context, replica, blueprint, states, now),
-        looks=tuple(look for state in states for look in fresh_looks(context, state)),
+        looks=(*terminations.looks, *(look for state in states for look in fresh_looks(context, state))),
         findings=(
+            *terminations.findings,
+            *recreation_findings(blueprint, recreations),
             *removals.findings,
-            *(f for s in states for f in gate_finding(s.blueprint.name, s.views, verdicts[s.blueprint.name])),
+            *(f for gate in waiting for f in gate_finding(gate.gang_name, gate.cliques, gate.verdict)),
             *(f for s in states for f in refusal_findings(s)),
             *retries.findings,
         ),
         wake_at=earliest(
             retries.wake_at,
+            terminations.wake_at,
             patience_ends_at if gates_rank is Rank.GATES else None,
             *(wake_of(state, now) for state in states),
         ),
@@ -133,7 +152,20 @@ def plan_replica(
         waiting_gangs=tuple(status for state in states for status in _waiting_gang(state)),
         refused_gang_count=sum(state.refusal is not None for state in states),
         failures=failures,
+        held_count=terminations.held_count,
     )
+
+
+def _closing(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    recreations: Recreations,
+    builds: tuple[Stage, ...],
+) -> Stage:
+    """An intent is dropped when nothing is left to do to its gang: two patches of one object would meet."""
+    patched = {a.name for stage in builds for a in stage if isinstance(a, Patch) and a.resource is PODGANGS}
+    return tuple(patch for patch in plan_close(context, replica, blueprint, recreations) if patch.name not in patched)
 
 
 def _plan_removal(

@@ -6,6 +6,7 @@ from grove.api.defaulting import default_podcliqueset
 from grove.api.fielderrors import FieldError
 from grove.api.meta import Uid, to_wire
 from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, PodCliqueSetSpec
+from grove.api.podgang import PodGang
 from grove.api.resources import PODCLIQUESETS
 from grove.api.template_hash import generation_hash, template_hash
 from grove.api.unbuilt import UnbuiltField, unbuilt_fields
@@ -54,8 +55,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     context: SetContext
     # Ordered by index; holds every index in 0 .. spec.replicas - 1.
     replicas: tuple[ReplicaView, ...]
+    # Gangs that do not say which replica they belong to.
+    strays: tuple[PodGang, ...] = ()
     # Older sets of this namespace whose pods are refused: they try again before this one.
     refused_ahead_count: int = 0
+    # So many nodes are not ready that nothing is torn down: more likely the network is at fault than every gang.
+    is_outage: bool = False
 
 
 def build_context(observed: PodCliqueSet) -> SetContext:

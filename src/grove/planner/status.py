@@ -1,7 +1,7 @@
 """All statuses, from the same facts: cliques, groups, gangs and the set. Each becomes the smallest patch, or none."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -24,7 +24,7 @@ from grove.api.podgang import GangPhase, PodGang, PodGangStatus
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, Resource
 from grove.api.scalinggroup import PodCliqueScalingGroup, ScalingGroupStatus
-from grove.api.times import ceil_second
+from grove.api.times import ceil_second, wire_time
 from grove.planner.actions import Emit, Failure, Severity, StatusWrite, Subject, Urgency, subject_of
 from grove.planner.availability import (
     Verdict,
@@ -38,6 +38,7 @@ from grove.planner.availability import (
 )
 from grove.planner.refusals import Refusal
 from grove.planner.snapshot import SetContext, Snapshot
+from grove.planner.termination import effective_delay
 from grove.planner.views import CliqueView
 
 AnyStatus = PodCliqueSetStatus | PodCliqueStatus | ScalingGroupStatus | PodGangStatus
@@ -76,7 +77,8 @@ def clique_status(
     # Facts that later decisions rest on: the sticky flag, and the instant at which a breach began or ended.
     is_fact = status.was_available != old.was_available or _breach_moved(old.conditions, conditions)
     is_news = clique.ready_count == clique.replicas
-    return _write(PODCLIQUES, metadata, old, status, _urgency(is_fact=is_fact, is_news=is_news))
+    urgency = _urgency(is_fact=is_fact, is_news=is_news)
+    return _write(PODCLIQUES, metadata, old, status, urgency, delay=effective_delay(context, metadata))
 
 
 def _urgency(*, is_fact: bool = False, is_news: bool) -> Urgency:
@@ -133,7 +135,8 @@ def group_status(
     )
     is_fact = _breach_moved(old.conditions, conditions)
     is_news = status.available_replicas == status.replicas
-    return _write(GROUPS, group.metadata, old, status, _urgency(is_fact=is_fact, is_news=is_news))
+    urgency = _urgency(is_fact=is_fact, is_news=is_news)
+    return _write(GROUPS, group.metadata, old, status, urgency, delay=effective_delay(context, group.metadata))
 
 
 def is_replica_available(cliques: Sequence[CliqueView | None]) -> bool:
@@ -227,6 +230,8 @@ class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
     updated_replicas: int
     waiting_gangs: tuple[GangStatus, ...]
     failures: tuple[Failure, ...]
+    # Teardowns that are due and held.
+    held_count: int = 0
 
 
 def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrite | None:
@@ -234,6 +239,7 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
     old = pcs.status
     conditions = _with_unbuilt(context, old.conditions, now)
     conditions = _with_failures(context, conditions, facts.failures, now)
+    conditions = _with_held(conditions, facts.held_count, now)
     status = msgspec.structs.replace(
         old,
         observed_generation=pcs.metadata.generation,
@@ -249,6 +255,13 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
     )
     is_news = status.available_replicas == status.replicas
     return _write(PODCLIQUESETS, pcs.metadata, old, status, _urgency(is_news=is_news))
+
+
+def _with_held(conditions: tuple[Condition, ...], held_count: int, now: datetime) -> tuple[Condition, ...]:
+    if not held_count:
+        return without_condition(conditions, ConditionType.TEARDOWN_HELD)
+    message = f"{held_count} teardowns are due and wait until most nodes are ready again"
+    return with_condition(conditions, ConditionType.TEARDOWN_HELD, _yes(Reason.MASS_OUTAGE, message), now)
 
 
 def _with_unbuilt(context: SetContext, conditions: tuple[Condition, ...], now: datetime) -> tuple[Condition, ...]:
@@ -318,7 +331,13 @@ def without_condition(conditions: tuple[Condition, ...], type_: str) -> tuple[Co
 
 
 def _write(
-    resource: Resource[Any], metadata: ObjectMeta, old: AnyStatus, new: AnyStatus, urgency: Urgency
+    resource: Resource[Any],
+    metadata: ObjectMeta,
+    old: AnyStatus,
+    new: AnyStatus,
+    urgency: Urgency,
+    *,
+    delay: timedelta | None = None,
 ) -> StatusWrite | None:
     if old == new:
         return None
@@ -330,8 +349,14 @@ def _write(
         resource_version=metadata.resource_version,
         patch=_status_patch(old, new),
         urgency=urgency,
-        on_success=_announcements(subject_of(resource, metadata), old, new),
+        part=_part_of(metadata),
+        on_success=_announcements(subject_of(resource, metadata), old, new, delay),
     )
+
+
+def _part_of(metadata: ObjectMeta) -> int:
+    index = metadata.labels.get(labels.SET_REPLICA_INDEX, "")
+    return int(index) if index.isdecimal() else -1
 
 
 # Conditions that a user should hear of when they appear or change their words.
@@ -339,16 +364,19 @@ _ANNOUNCED = {
     ConditionType.PODS_REFUSED: EventReason.PODS_REFUSED,
     ConditionType.CANNOT_BE_CARRIED_OUT: EventReason.CANNOT_BE_CARRIED_OUT,
     ConditionType.FIELDS_NOT_CARRIED_OUT: EventReason.FIELDS_NOT_CARRIED_OUT,
+    ConditionType.TEARDOWN_HELD: EventReason.TEARDOWN_HELD,
 }
 
 
-def _announcements(subject: Subject, old: AnyStatus, new: AnyStatus) -> tuple[Emit, ...]:
+def _announcements(subject: Subject, old: AnyStatus, new: AnyStatus, delay: timedelta | None) -> tuple[Emit, ...]:
     found = [
         Emit(subject=subject, reason=reason, message=condition.message, severity=Severity.WARNING)
         for type_, reason in _ANNOUNCED.items()
         if (condition := find_condition(new.conditions, type_)) is not None
         and condition != find_condition(old.conditions, type_)
     ]
+    if _breach_moved(old.conditions, new.conditions):
+        found.append(_breach_announcement(subject, new, delay))
     if _scheduled(old) and not _scheduled(new):
         found.append(
             Emit(
@@ -359,6 +387,21 @@ def _announcements(subject: Subject, old: AnyStatus, new: AnyStatus) -> tuple[Em
             )
         )
     return tuple(found)
+
+
+def _breach_announcement(subject: Subject, new: AnyStatus, delay: timedelta | None) -> Emit:
+    condition = find_condition(new.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    if condition is None or condition.status != ConditionStatus.TRUE:
+        message = condition.message if condition else "it is not judged any more"
+        return Emit(subject=subject, reason=EventReason.MIN_AVAILABLE_RESTORED, message=message)
+    since = condition.last_transition_time
+    deadline = "" if delay is None or since is None else f"; its gang is torn down at {wire_time(since + delay)}"
+    return Emit(
+        subject=subject,
+        reason=EventReason.MIN_AVAILABLE_BREACHED,
+        message=f"{condition.message}{deadline}" + (" unless it recovers" if deadline else ""),
+        severity=Severity.WARNING,
+    )
 
 
 def _scheduled(status: AnyStatus) -> int:

@@ -16,8 +16,8 @@ import msgspec
 from grove.clock import Clock
 from grove.errors import require
 from grove.kube.errors import ApiError, ConnectionLost
+from grove.kube.traffic import Target, plural_of, target_of
 from grove.kube.transport import Request, Response, Transport
-from grove.sim.traffic import Target, plural_of, target_of
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import PodGang
+from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.clock import Clock
 from grove.cluster.store import Change, ChangeType
 from grove.errors import Bug
@@ -25,6 +26,7 @@ from grove.planner.views import pod_index
 from grove.sim.faults import Write
 from grove.sim.manners import breach_of_manners
 from grove.sim.sight import Lately, Sight
+from grove.sim.termination_rules import TerminationRules
 
 T = TypeVar("T", bound=HasMetadata)
 V = TypeVar("V", bound=msgspec.Struct)
@@ -48,6 +50,8 @@ class Invariants:
         # Gangs of which somebody else deleted a part: the operator did not, so nothing was torn down.
         self._disturbed_at: dict[tuple[str, str], datetime] = {}
         self._owners: dict[Uid, None] = {}
+        self._groups: dict[Uid, PodCliqueScalingGroup] = {}
+        self._terminations = TerminationRules()
         # The sets by name, and when those that are leaving or gone began to leave.
         self._sets: dict[tuple[str, str], PodCliqueSet] = {}
         self._left_at: dict[tuple[str, str], datetime] = {}
@@ -101,8 +105,11 @@ class Invariants:
         uid = Uid(change.entry.obj["metadata"]["uid"])
         if change.type == ChangeType.DELETED:
             self._owners.pop(uid, None)
-        else:
-            self._owners[uid] = None
+            self._groups.pop(uid, None)
+            return
+        self._owners[uid] = None
+        if change.served.plural == "podcliquescalinggroups":
+            self._groups[uid] = _decode(change.entry.obj, PodCliqueScalingGroup)
 
     def _observe_set(self, change: Change, pcs: PodCliqueSet) -> None:
         key = (pcs.metadata.namespace, pcs.metadata.name)
@@ -182,6 +189,7 @@ class Invariants:
             self._ask(gang, self._never_references_more_pods_than_asked_for)
         if before is not None:
             self._ask(gang, partial(self._never_lets_go_of_a_live_pod_for_a_new_one, before))
+            self._ask(gang, partial(self._terminates_rightly, before), partial(self._recreates_wholly, before))
 
     def _note_references(self, before: PodGang | None, after: PodGang | None) -> None:
         for gang, at in ((before, self._clock.now()), (after, None)):
@@ -228,6 +236,19 @@ class Invariants:
             if let_go and new:
                 return f"lets go of live pod {let_go[0]} and names {new[0]} instead"
         return None
+
+    def _terminates_rightly(self, before: PodGang, gang: PodGang) -> str | None:
+        return self._terminations.opened_rightly(
+            before,
+            gang,
+            pcs=self._sets.get((gang.metadata.namespace, gang.metadata.labels.get(labels.PART_OF, ""))),
+            cliques=self._cliques.values(),
+            groups=self._groups.values(),
+            now=self._clock.now(),
+        )
+
+    def _recreates_wholly(self, before: PodGang, gang: PodGang) -> str | None:
+        return self._terminations.closed_rightly(before, gang, self._cliques.values())
 
     def _created_for_a_set_that_stays(self, obj: HasMetadata) -> str | None:
         key = (obj.metadata.namespace, obj.metadata.labels.get(labels.PART_OF, ""))

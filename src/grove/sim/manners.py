@@ -7,8 +7,8 @@ import msgspec
 
 from grove.api import labels
 from grove.api.meta import JsonObject
+from grove.kube.traffic import Target, target_of
 from grove.kube.transport import Request
-from grove.sim.traffic import Target, target_of
 
 _DELETED = frozenset({"pods", "podcliques", "podcliquescalinggroups", "podgangs", "services"})
 _SCALED_BY_OTHERS = frozenset({"podcliquesets", "podcliques", "podcliquescalinggroups"})

@@ -1,7 +1,10 @@
 """What happened, as text: every write that reached the server, when, and by whom.
 
-Read from the connections of the world's inhabitants (`faults.py`); the same seed gives the same text.
+Read from the connections of the world's inhabitants (`faults.py`); the same seed gives the same text. Decisions, in
+fewer lines, are told in `telling.py`.
 """
+
+from collections.abc import Callable
 
 import msgspec
 
@@ -22,9 +25,17 @@ class Timeline:
 
     def __init__(self) -> None:
         self.happenings: list[Happening] = []
+        self._listeners: list[Callable[[Happening], None]] = []
+
+    def subscribe(self, listener: Callable[[Happening], None]) -> None:
+        """Called after every write."""
+        self._listeners.append(listener)
 
     def record(self, who: str, write: Write) -> None:
-        self.happenings.append(Happening(who=who, write=write))
+        happening = Happening(who=who, write=write)
+        self.happenings.append(happening)
+        for listener in self._listeners:
+            listener(happening)
 
     def writes_by(self, who: str) -> tuple[Write, ...]:
         return tuple(happening.write for happening in self.happenings if happening.who == who)

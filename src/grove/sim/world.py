@@ -113,6 +113,7 @@ class World:
         if self._is_checked:
             self.server.store.subscribe(self.invariants.observe)
         self.server.store.subscribe(lambda *_: self._changed.set())
+        self.server.observers.append(_check_no_bug)
         self.user = self._connect("user", CALM)
         self.client = Client(self.user, self.clock)
         self.nodes = Nodes(self.client, self.clock, self._layout)
@@ -206,6 +207,11 @@ class World:
         self._faults = self._cluster_faults = CALM
         for transport in self._transports:
             transport.plan = CALM
+
+    def set_faults(self, plan: FaultPlan) -> None:
+        """Other weather for the operator, in this life and the next ones."""
+        self._faults = plan
+        self.operator.plan = plan
 
     async def crash_controller(self) -> None:
         """Kill the operator between two of its steps; it stays down until `restart_controller`."""
@@ -337,3 +343,9 @@ def _warnings(response: Response) -> tuple[str, ...]:
     lines = response.headers.get("Warning", "").splitlines()
     quoted = (line.removeprefix('299 - "').removesuffix('"') for line in lines)
     return tuple(re.sub(r"\\(.)", r"\1", text) for text in quoted)
+
+
+def _check_no_bug(request: Request, response: Response) -> None:
+    """A failure of the server must not look like one more fault that everybody survives."""
+    if response.status == 500:
+        raise Bug(f"{request.method} {request.path}: the embedded server failed; its log has the details")

@@ -1,0 +1,111 @@
+"""`grove sim SCENARIO.yaml`: what would happen, on virtual time."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grove.cli.options import Output, UsageError
+from grove.cli.output import Cell, Format, Tone, say, say_error, say_json_line, say_rows
+from grove.errors import UserError
+
+if TYPE_CHECKING:
+    from grove.api.meta import JsonObject
+    from grove.cli.tree import SetNode
+    from grove.sim.play import Played
+    from grove.sim.scenario import Scenario
+    from grove.sim.telling import Told
+    from grove.sim.world import World
+
+File = Annotated[Path, typer.Argument(help="Nodes, manifests, and what happens when.", metavar="SCENARIO")]
+Seed = Annotated[int, typer.Option("--seed", help="Decides everything that is left to chance.", metavar="N")]
+Until = Annotated[
+    str, typer.Option("--until", help="When it ends, such as 8h. Default: what the file says.", metavar="DURATION")
+]
+
+
+def sim(scenario: File, seed: Seed = 0, until: Until = "", output: Output = Format.TEXT) -> int:
+    """Play a scenario on virtual time: manifests, nodes and happenings in, a timeline of decisions out."""
+    from grove.sim.clock import run_virtual
+    from grove.sim.play import play
+    from grove.sim.scenario import ScenarioError
+
+    read = _read(scenario)
+    ends_at = _seconds(until) if until else None
+    try:
+        played = run_virtual(play(read, seed=seed, until=ends_at, at_end=_trees))
+    except ScenarioError as error:
+        raise UsageError(f"{scenario}: {error}") from error
+    if output is Format.JSON:
+        _say_json(played)
+    else:
+        _say_text(played)
+    for failure in played.failures:
+        say_error(f"grove: {scenario}: {failure}")
+    return 1 if played.failures else 0
+
+
+def _read(path: Path) -> "Scenario":
+    from grove.cli.documents import read_content, read_documents
+    from grove.sim.scenario import ScenarioError, read_scenario
+
+    def load(name: str) -> "tuple[JsonObject, ...]":
+        return tuple(document.body for document in read_documents(path.parent / name))
+
+    try:
+        return read_scenario(read_content(path), load)
+    except ScenarioError as error:
+        raise UsageError(f"{path}: {error}") from error
+    except UserError as error:
+        raise UsageError(str(error)) from error
+
+
+def _seconds(text: str) -> float:
+    from grove.api.durations import DurationError, parse_duration
+
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except DurationError as error:
+        raise UsageError(f"--until: {error}") from error
+    if seconds < 0:
+        raise UsageError(f"--until: {text} is before the beginning; write for example 8h")
+    return seconds
+
+
+async def _trees(world: "World") -> "list[SetNode]":
+    from random import Random
+
+    from grove.cli.following import Followed
+    from grove.cli.tree import without_pods
+
+    found = await Followed(world.client, world.clock, Random(0)).look_once()
+    return [without_pods(tree) for tree in found]
+
+
+def _say_json(played: "Played[list[SetNode]]") -> None:
+    for line in played.lines:
+        say_json_line(line)
+    for tree in played.ending:
+        say_json_line({"at": played.ends_at, "set": tree})
+
+
+def _say_text(played: "Played[list[SetNode]]") -> None:
+    from datetime import timedelta
+
+    from grove.cli.tree_view import tree_rows
+    from grove.sim.telling import clock_time
+    from grove.sim.world import EPOCH
+
+    say_rows([(Cell(str(line), _tone(line)),) for line in played.lines])
+    say()
+    say(f"At {clock_time(played.ends_at)}:")
+    for tree in played.ending:
+        say_rows(tree_rows(tree, EPOCH + timedelta(seconds=played.ends_at)))
+    if not played.ending:
+        say("no PodCliqueSets")
+
+
+def _tone(line: "Told") -> Tone:
+    from grove.sim.telling import SCENARIO
+
+    return Tone.STRONG if line.who == SCENARIO else Tone.PLAIN

@@ -1,0 +1,261 @@
+"""Gang termination: whose delay has passed, and what is torn down for it.
+
+spec/gang-termination.md: a breach that outlives the delay ends the unit around it - the replica of its group, or the
+whole set replica when the group's own minimum is broken or the clique stands alone. What makes a breach is in
+`availability.py`, how a unit goes and comes back in `recreation.py`.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from grove.api import labels, names
+from grove.api.durations import parse_duration
+from grove.api.meta import Condition, ConditionStatus, ObjectMeta, find_condition
+from grove.api.reasons import ConditionType, EventReason, FindingReason
+from grove.planner.actions import Emit, Finding, FreshLook, Patch, Severity, earliest
+from grove.planner.availability import clique_breach, group_breach, group_replica_health
+from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint
+from grove.planner.recreation import REPLICA, Recreations, Unit, plan_intent
+from grove.planner.snapshot import SetContext
+from grove.planner.views import CliqueView, ReplicaView
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """One breach that runs: what it would end, when, and the cliques whose pods prove it."""
+
+    unit: Unit
+    about: str
+    at: datetime
+    why: str
+    evidence: tuple[CliqueView, ...]
+
+
+class Terminations(msgspec.Struct, frozen=True, kw_only=True):
+    """What gang termination adds to a replica's plan."""
+
+    intents: tuple[Patch, ...] = ()
+    looks: tuple[FreshLook, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    wake_at: datetime | None = None
+    # A teardown is due and held, see `SetContext` and docs/gang-termination.md, "Mass outage".
+    held_count: int = 0
+
+
+NONE = Terminations()
+
+
+def plan_terminations(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    recreations: Recreations,
+    now: datetime,
+    *,
+    is_held: bool,
+) -> Terminations:
+    delay = set_delay(context)
+    if delay is None:
+        return NONE
+    running = _breaches(context, replica, blueprint, recreations, delay)
+    due = _most_important([breach for breach in running if breach.at <= now])
+    if is_held:
+        return Terminations(
+            findings=tuple(_finding(breach, now, is_held=True) for breach in running),
+            wake_at=earliest(*(breach.at for breach in running if breach.at > now)),
+            held_count=len(due),
+        )
+    return Terminations(
+        intents=tuple(_intents(context, replica, blueprint, due)),
+        looks=tuple(look for breach in due for look in _looks(context, breach)),
+        findings=tuple(_finding(breach, now, is_held=False) for breach in running),
+        wake_at=earliest(*(breach.at for breach in running if breach.at > now)),
+    )
+
+
+def set_delay(context: SetContext) -> timedelta | None:
+    """None: gang termination is off."""
+    text = context.spec.template.termination_delay
+    return None if text is None else parse_duration(text)
+
+
+def group_delay(group: GroupBlueprint, delay: timedelta) -> timedelta:
+    return delay if group.config.termination_delay is None else parse_duration(group.config.termination_delay)
+
+
+def effective_delay(context: SetContext, metadata: ObjectMeta) -> timedelta | None:
+    """The delay that counts for a clique or a group: its group's own, or the set's."""
+    delay = set_delay(context)
+    if delay is None:
+        return None
+    group_name = metadata.labels.get(labels.GROUP) or metadata.name
+    index = metadata.labels.get(labels.SET_REPLICA_INDEX, "")
+    for config in context.groups if index.isdecimal() else ():
+        if config.termination_delay is not None and names.group(context.name, int(index), config.name) == group_name:
+            return parse_duration(config.termination_delay)
+    return delay
+
+
+def _breaches(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    recreations: Recreations,
+    delay: timedelta,
+) -> list[Due]:
+    """Every breach whose clock runs, in the order of the manifest. A unit that is on its way out has none."""
+    present = {
+        clique.name: replica.cliques[clique.name]
+        for clique in blueprint.cliques
+        if recreations.is_present(replica, clique)
+    }
+    found = [
+        _clique_due(present[clique.name], REPLICA, delay)
+        for clique in blueprint.base.cliques
+        if not clique.group and clique.name in present
+    ]
+    for group in blueprint.groups:
+        found += _group_breaches(context, replica, group, present, group_delay(group, delay))
+    return [breach for breach in found if breach is not None]
+
+
+def _clique_due(view: CliqueView, unit: Unit, delay: timedelta) -> Due | None:
+    """The clock starts with the stored condition, so that it survives us; the verdict of now must agree."""
+    verdict = clique_breach(view)
+    stored = _true_since(view.clique.status.conditions)
+    if not verdict.is_true or stored is None:
+        return None
+    return Due(
+        unit=unit, about=f"podclique/{view.name}", at=stored + delay, why=f"{view.name}: {verdict.message}",
+        evidence=(view,),
+    )  # fmt: skip
+
+
+def _group_breaches(
+    context: SetContext,
+    replica: ReplicaView,
+    group: GroupBlueprint,
+    present: dict[str, CliqueView],
+    delay: timedelta,
+) -> Iterator[Due | None]:
+    """The group ends single replicas itself, unless its own minimum is broken: then the set replica goes."""
+    current = replica.groups.get(group.name)
+    if current is None or current.metadata.is_leaving:
+        return
+    replicas = [
+        [present.get(names.member_clique(group.name, j, m.name)) for m in context.members[group.config.name]]
+        for j in range(group.replicas)
+    ]
+    breached = {j: [v for v in views if v is not None and clique_breach(v).is_true] for j, views in enumerate(replicas)}
+    verdict = group_breach(map(group_replica_health, replicas), current.spec.min_available)
+    if verdict.is_true:
+        stored = _true_since(current.status.conditions)
+        if stored is not None:
+            yield Due(
+                unit=REPLICA,
+                about=f"podcliquescalinggroup/{group.name}",
+                at=stored + delay,
+                why=f"{group.name}: {verdict.message}",
+                evidence=tuple(views[0] for views in breached.values() if views),
+            )
+        return
+    for j, views in breached.items():
+        unit = Unit(group=group.name, index=j)
+        # The earliest of its breaches ends it.
+        yield min(filter(None, (_clique_due(v, unit, delay) for v in views)), key=lambda d: d.at, default=None)
+
+
+def _true_since(conditions: tuple[Condition, ...]) -> datetime | None:
+    condition = find_condition(conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    if condition is None or condition.status != ConditionStatus.TRUE:
+        return None
+    return condition.last_transition_time
+
+
+def _most_important(due: list[Due]) -> list[Due]:
+    """When the whole replica goes, its parts go with it."""
+    whole = [breach for breach in due if breach.unit == REPLICA]
+    return [min(whole, key=lambda breach: breach.at)] if whole else due
+
+
+def _intents(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, due: list[Due]) -> Iterator[Patch]:
+    """One write per gang that has units to end."""
+    for gang in blueprint.gangs:
+        current = replica.gangs.get(gang.name)
+        ours = [breach for breach in due if _is_in(gang.name, blueprint, breach.unit)]
+        if current is None or current.metadata.is_leaving or not ours:
+            continue
+        reason = "; ".join(breach.why for breach in ours)
+        yield plan_intent(
+            context,
+            current,
+            [breach.unit for breach in ours],
+            scale=_scale(replica, blueprint, [breach.unit for breach in ours]),
+            incarnation=current.metadata.labels.get(labels.INCARNATION, str(context.generation)).partition(".")[0],
+            reason=f"below the minimum for longer than the termination delay ({reason})",
+            announcement=_announcement(context, replica, ours),
+        )
+
+
+def _is_in(gang_name: str, blueprint: ReplicaBlueprint, unit: Unit) -> bool:
+    """A unit is recorded on the gang that holds its cliques; the set replica on the base gang."""
+    if not unit.group:
+        return gang_name == blueprint.base.name
+    return any(
+        (c.gang, c.group, c.group_replica_index) == (gang_name, unit.group, unit.index) for c in blueprint.cliques
+    )
+
+
+def _scale(replica: ReplicaView, blueprint: ReplicaBlueprint, units: list[Unit]) -> dict[str, int]:
+    """Counts that somebody changed at run time."""
+    found: dict[str, int] = {}
+    for clique in blueprint.cliques:
+        view = replica.cliques.get(clique.name)
+        is_covered = any(not u.group or (u.group, u.index) == (clique.group, clique.group_replica_index) for u in units)
+        if is_covered and view is not None and view.replicas != clique.template.spec.replicas:
+            found[clique.name] = view.replicas
+    return found
+
+
+def _looks(context: SetContext, breach: Due) -> Iterator[FreshLook]:
+    """A watch can be cut while others live: whoever is to be ended is looked at once more."""
+    for view in breach.evidence:
+        yield FreshLook(
+            namespace=context.namespace,
+            selector=labels.selector({labels.PODCLIQUE: view.name}),
+            owner_uid=view.uid,
+        )
+
+
+def _announcement(context: SetContext, replica: ReplicaView, due: list[Due]) -> Emit:
+    unit = due[0].unit
+    if unit.group:
+        which = ", ".join(f"{breach.unit.group} replica {breach.unit.index}" for breach in due)
+        reason = EventReason.GROUP_REPLICA_DELETED
+    else:
+        which = f"replica {replica.index}"
+        reason = EventReason.REPLICA_DELETED
+    why = "; ".join(breach.why for breach in due)
+    return Emit(
+        subject=context.subject,
+        reason=reason,
+        message=f"{which} is torn down and made anew: {why}, for longer than the termination delay",
+        severity=Severity.WARNING,
+    )
+
+
+def _finding(breach: Due, now: datetime, *, is_held: bool) -> Finding:
+    unit = f"{breach.unit.group} replica {breach.unit.index}" if breach.unit.group else "the whole set replica"
+    if is_held and breach.at <= now:
+        return Finding(
+            about=breach.about,
+            reason=FindingReason.TEARDOWN_HELD,
+            message=f"{breach.why}; {unit} is due to be torn down, which is held while most nodes are not ready",
+        )
+    return Finding(
+        about=breach.about,
+        reason=FindingReason.TERMINATION_DELAY,
+        message=f"{breach.why}; unless it recovers, {unit} is torn down and made anew",
+        until=breach.at,
+    )
