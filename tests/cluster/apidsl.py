@@ -82,8 +82,12 @@ class Api:
     async def delete(self, path: str, options: JsonObject | None = None, **query: str) -> Answer:
         return await self._send("DELETE", path, options, query=query)
 
-    async def send_raw(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> Answer:
-        response = await self.transport.send(Request(method=method, path=path, body=body, content_type=content_type))
+    async def send_raw(
+        self, method: str, path: str, body: bytes, content_type: str = "application/json", **query: str
+    ) -> Answer:
+        response = await self.transport.send(
+            Request(method=method, path=path, query=query, body=body, content_type=content_type)
+        )
         return Answer(response.status, msgspec.json.decode(response.body), dict(response.headers))
 
     @asynccontextmanager
@@ -178,7 +182,7 @@ def config(name: str, **metadata: Any) -> JsonObject:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
 
 
-CLIQUE_SPEC: JsonObject = {"roleName": "worker", "podSpec": {}, "replicas": 1}
+CLIQUE_SPEC: JsonObject = {"roleName": "worker", "podSpec": {"containers": []}, "replicas": 1}
 
 
 def clique(name: str, *, spec: JsonObject | None = None, **metadata: Any) -> JsonObject:

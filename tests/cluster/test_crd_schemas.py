@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grove.api.kubernetes_schemas import SPECIAL
 from grove.api.meta import JsonObject
 from grove.cluster.crds import custom_kinds
 from tests.cluster.apidsl import CLIQUE_SPEC, CLIQUES, CONFIGS, SETS, Api, clique, config, on_cluster
@@ -46,7 +47,8 @@ def _type_error(path: str, found: str, expected: str) -> str:
     [
         ({"replicas": "3"}, [_type_error("spec.replicas", "string", "integer")]),
         ({"replicas": True}, [_type_error("spec.replicas", "boolean", "integer")]),
-        ({"replicas": None}, [_type_error("spec.replicas", "null", "integer")]),
+        ({"replicas": None}, ["spec.replicas: Required value"]),
+        ({"startsAfter": [None]}, [_type_error("spec.startsAfter[0]", "null", "string")]),
         ({"replicas": 1.5}, [_type_error("spec.replicas", "number", "integer")]),
         (
             {"replicas": 2**31},
@@ -132,8 +134,8 @@ async def test_times_are_times(api: Api) -> None:
     await api.post(CLIQUES, clique("a"))
     refused = await api.merge(f"{CLIQUES}/a/status", {"status": {"lastErrors": [_last_error("yesterday")]}})
     assert refused.refusal[2].endswith(
-        'status.lastErrors[0].observedAt: Invalid value: "yesterday": status.lastErrors[0].observedAt in body must be '
-        "of type date-time: yesterday"
+        'status.lastErrors[0].observedAt: Invalid value: "yesterday": lastErrors[0].observedAt in body must be '
+        'of type date-time: "yesterday"'
     )
     written = await api.merge(f"{CLIQUES}/a/status", {"status": {"lastErrors": [_last_error("2026-01-01T00:00:00Z")]}})
     assert written.status == 200
@@ -155,11 +157,104 @@ async def test_defaults_are_filled_in(api: Api) -> None:
     }  # fmt: skip
 
 
+def _container(**fields: Any) -> JsonObject:
+    return {"containers": [{"name": "a", **fields}]}
+
+
+_CONTAINER = "spec.podSpec.containers[0]"
+
+
 @on_cluster
-async def test_what_the_user_wrote_verbatim_stays(api: Api) -> None:
-    pod_spec = {"containers": [{"name": "a", "future": {"field": None}}], "x": [1, None]}
-    created = await api.post(CLIQUES, clique("a", spec={"podSpec": pod_spec}))
+async def test_a_pod_spec_stays_as_it_was_written(api: Api) -> None:
+    pod_spec = {
+        **_container(
+            resources={"limits": {"cpu": 1, "memory": "1.5Gi"}},
+            readinessProbe={"httpGet": {"port": "http"}},
+            livenessProbe={"httpGet": {"port": 80}},
+            env=[{"name": "A"}],
+            imagePullPolicy="",
+        ),
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "nodeSelector": {"a": "b"},
+    }
+    created = await api.post(CLIQUES, clique("a", spec={"podSpec": pod_spec}), fieldValidation="Strict")
     assert created.body["spec"]["podSpec"] == pod_spec
+
+
+@on_cluster
+async def test_a_misspelt_field_of_a_pod_spec_is_named(api: Api) -> None:
+    pod_spec = {**_container(imag="i", resources={"limit": {}}), "nodeSelectr": {}}
+    body = clique("a", spec={"podSpec": pod_spec})
+    refused = await api.post(CLIQUES, body, fieldValidation="Strict")
+    assert refused.refusal[2].endswith(
+        'strict decoding error: unknown field "spec.podSpec.containers[0].imag", '
+        'unknown field "spec.podSpec.containers[0].resources.limit", unknown field "spec.podSpec.nodeSelectr"'
+    )
+    assert (await api.post(CLIQUES, body)).body["spec"]["podSpec"] == _container(resources={})
+
+
+@pytest.mark.parametrize(
+    ("pod_spec", "error"),
+    [
+        (
+            _container(resources={"limits": {"cpu": 0.5}}),
+            _type_error(f"{_CONTAINER}.resources.limits.cpu", "number", "integer,string"),
+        ),
+        (
+            _container(resources={"limits": {"cpu": True}}),
+            _type_error(f"{_CONTAINER}.resources.limits.cpu", "boolean", "integer,string"),
+        ),
+        (
+            _container(resources={"limits": {"cpu": "much"}}),
+            (
+                f'{_CONTAINER}.resources.limits.cpu: Invalid value: "much": {_CONTAINER}.resources.limits.cpu in body '
+                f"should match '{SPECIAL['Quantity']['pattern']}'"
+            ),
+        ),
+        (
+            _container(imagePullPolicy="Sometimes"),
+            (
+                f'{_CONTAINER}.imagePullPolicy: Unsupported value: "Sometimes": supported values: '
+                '"Always", "IfNotPresent", "Never", ""'
+            ),
+        ),
+        (
+            _container(env=[{"name": "A"}, {"name": "A"}]),
+            f'{_CONTAINER}.env[1]: Duplicate value: {{"name":"A"}}',
+        ),
+        (
+            _container(restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [1, 1]}}]),
+            f"{_CONTAINER}.restartPolicyRules[0].exitCodes.values[1]: Duplicate value: 1",
+        ),
+        ({"containers": [{}]}, f"{_CONTAINER}.name: Required value"),
+        ({}, "spec.podSpec.containers: Required value"),
+    ],
+)
+@on_cluster
+async def test_a_pod_spec_is_held_to_its_schema(api: Api, pod_spec: JsonObject, error: str) -> None:
+    refused = await api.post(CLIQUES, clique("a", spec={"podSpec": pod_spec}))
+    assert refused.refusal == _clique_error(error)
+
+
+@on_cluster
+async def test_the_protocol_of_a_port_is_filled_in_because_it_is_a_key(api: Api) -> None:
+    ports = [{"containerPort": 53}, {"containerPort": 53, "protocol": "UDP"}]
+    created = await api.post(CLIQUES, clique("a", spec={"podSpec": _container(ports=ports)}))
+    assert [port["protocol"] for port in created.body["spec"]["podSpec"]["containers"][0]["ports"]] == ["TCP", "UDP"]
+    twice = [{"containerPort": 53}, {"containerPort": 53, "protocol": "TCP"}]
+    refused = await api.post(CLIQUES, clique("b", spec={"podSpec": _container(ports=twice)}))
+    assert "Duplicate value" in refused.refusal[2]
+
+
+@on_cluster
+async def test_nulls_are_pruned(api: Api) -> None:
+    pod_spec = {
+        **_container(image=None, resources={"limits": {"cpu": None}}, ports=[{"containerPort": 1, "protocol": None}]),
+        "nodeSelector": {"a": None},
+    }
+    created = await api.post(CLIQUES, clique("a", spec={"podSpec": pod_spec}), fieldValidation="Strict")
+    kept = _container(resources={"limits": {}}, ports=[{"containerPort": 1, "protocol": "TCP"}])
+    assert created.body["spec"]["podSpec"] == {**kept, "nodeSelector": {}}
 
 
 @on_cluster
@@ -168,8 +263,8 @@ async def test_unknown_fields_are_pruned_with_a_warning(api: Api) -> None:
     created = await api.post(CLIQUES, body)
     assert (created.status, created.body["spec"], "extra" in created.body) == (201, CLIQUE_SPEC, False)
     assert created.headers["Warning"].splitlines() == [
-        '299 - "unknown field \\"spec.replica\\""',
         '299 - "unknown field \\"extra\\""',
+        '299 - "unknown field \\"spec.replica\\""',
     ]
     silent = await api.post(CLIQUES, {**body, "metadata": {"name": "b"}}, fieldValidation="Ignore")
     assert (silent.status, silent.headers) == (201, {})
@@ -223,7 +318,9 @@ def test_what_was_wrong_before_may_stay() -> None:
     assert [error.path for error in kind.conformed(worse, old).errors] == ["spec.startsAfter[1]"]
 
 
-_FIELDS = st.sampled_from(["replicas", "roleName", "podSpec", "startsAfter", "autoScalingConfig", "maxReplicas", "x"])
+_FIELDS = st.sampled_from(
+    ["replicas", "roleName", "podSpec", "startsAfter", "autoScalingConfig", "maxReplicas", "containers", "name", "x"]
+)
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**33), 2**33) | st.sampled_from(["a", ""]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_FIELDS, inner, max_size=3),

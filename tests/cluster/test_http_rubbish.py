@@ -50,7 +50,11 @@ _VERBS = (
     ("PATCH", "/a", STRATEGIC_PATCH),
     ("PATCH", "/a", JSON_PATCH),
     ("PATCH", "/a/status", MERGE_PATCH),
+    ("PATCH", "/a/status", JSON_PATCH),
+    ("PATCH", "/a/status", STRATEGIC_PATCH),
     ("PATCH", "/a/scale", MERGE_PATCH),
+    ("PATCH", "/a/scale", JSON_PATCH),
+    ("POST", "/a/binding", "application/json"),
     ("DELETE", "/a", "application/json"),
     ("DELETE", "", "application/json"),
 )

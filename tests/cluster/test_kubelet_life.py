@@ -265,6 +265,10 @@ def test_a_pod_held_by_a_finalizer_is_not_deleted_again_and_again() -> None:
     assert step(leaving(0, finalizers=["example.com/hold"])) == Rest()
 
 
+def test_a_pod_whose_removal_the_server_did_not_finish_is_removed() -> None:
+    assert step(leaving(0)) == Remove()
+
+
 @pytest.mark.parametrize(
     ("annotations", "message"),
     [

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grove.api.meta import JsonObject
-from grove.cluster.patches import PatchConflictError, PatchInvalidError
+from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
 from grove.cluster.patches.json_patch import apply_json_patch
 from grove.cluster.patches.merge import apply_merge_patch
 from grove.cluster.patches.strategic import apply_strategic_patch
@@ -85,6 +85,9 @@ def test_a_merge_patch_is_an_object(patch: object) -> None:
         ({"op": "remove", "path": "/o"}, {"l": [1, 2]}),
         ({"op": "replace", "path": "/l/1", "value": None}, {"l": [1, None], "o": {"k": "v"}}),
         ({"op": "replace", "path": "/o/k", "value": "w"}, {"l": [1, 2], "o": {"k": "w"}}),
+        ({"op": "add", "path": "/n"}, {"l": [1, 2], "o": {"k": "v"}, "n": None}),
+        ({"op": "replace", "path": "/n", "value": 1}, {"l": [1, 2], "o": {"k": "v"}, "n": 1}),
+        ({"op": "copy", "from": "/x", "path": "/n"}, {"l": [1, 2], "o": {"k": "v"}, "n": None}),
         ({"op": "copy", "from": "/o", "path": "/l/0"}, {"l": [{"k": "v"}, 1, 2], "o": {"k": "v"}}),
         ({"op": "move", "from": "/o/k", "path": "/k"}, {"l": [1, 2], "o": {}, "k": "v"}),
         ({"op": "move", "from": "/l/0", "path": "/l/1"}, {"l": [2, 1], "o": {"k": "v"}}),
@@ -109,10 +112,14 @@ def test_each_operation_of_a_json_patch(operation: JsonObject, result: JsonObjec
         {"op": "remove", "path": "/x"},
         {"op": "remove", "path": "/l/2"},
         {"op": "remove", "path": "/l/-"},
-        {"op": "replace", "path": "/x", "value": 1},
+        {"op": "replace", "path": "/x/y", "value": 1},
+        {"op": "replace", "path": "/l/2", "value": 1},
         {"op": "test", "path": "/l/0", "value": True},
         {"op": "test", "path": "/l", "value": [1]},
-        {"op": "copy", "from": "/x", "path": "/y"},
+        {"op": "copy", "from": "/x/y", "path": "/y"},
+        {"op": "copy", "path": "/x"},
+        {"op": "fly", "path": "/x"},
+        {"op": "add", "path": "x", "value": 1},
         {"op": "move", "from": "/o", "path": "/o/k"},
     ],
 )
@@ -128,16 +135,16 @@ def test_an_operation_that_does_not_fit_is_a_conflict(operation: JsonObject) -> 
         None,
         [1],
         [{"op": "add"}],
-        [{"op": "add", "path": "/x"}],
-        [{"op": "copy", "path": "/x"}],
-        [{"op": "fly", "path": "/x"}],
-        [{"op": "add", "path": "x", "value": 1}],
-        [{"op": "test", "path": "", "value": {}}] * 10_001,
     ],
 )
 def test_what_is_no_json_patch_is_invalid(patch: object) -> None:
     with pytest.raises(PatchInvalidError):
         apply_json_patch({}, patch)
+
+
+def test_a_json_patch_has_an_end() -> None:
+    with pytest.raises(PatchTooLongError):
+        apply_json_patch({}, [{"op": "test", "path": "", "value": {}}] * 10_001)
 
 
 def _pointer(step: str) -> str:

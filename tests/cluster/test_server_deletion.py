@@ -68,7 +68,7 @@ async def test_a_delete_says_which_object_it_means(api: Api) -> None:
         409,
         "Conflict",
         (
-            f'Operation cannot be fulfilled on configmaps "a": the UID in the precondition (other) does not match the '
+            f'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (other) does not match the '
             f"UID in record ({uid}). The object might have been deleted and then recreated"
         ),
     )
@@ -77,7 +77,7 @@ async def test_a_delete_says_which_object_it_means(api: Api) -> None:
         409,
         "Conflict",
         (
-            'Operation cannot be fulfilled on configmaps "a": the ResourceVersion in the precondition (1) does not '
+            'Operation cannot be fulfilled on ConfigMap "a": the ResourceVersion in the precondition (1) does not '
             "match the ResourceVersion in record (5). The object might have been modified"
         ),
     )

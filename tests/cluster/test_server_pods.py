@@ -49,7 +49,7 @@ async def test_a_gated_pod_says_that_it_is_gated_and_keeps_saying_so_until_a_sch
         "type": "PodScheduled",
         "status": "False",
         "lastProbeTime": None,
-        "lastTransitionTime": None,
+        "lastTransitionTime": "2026-01-01T12:00:00Z",
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
     }
@@ -65,7 +65,7 @@ async def test_a_gated_pod_says_that_it_is_gated_and_keeps_saying_so_until_a_sch
     ("resources", "qos"),
     [
         ({}, "BestEffort"),
-        ({"requests": {"nvidia.com/gpu": "1"}}, "BestEffort"),
+        ({"limits": {"nvidia.com/gpu": "1"}}, "BestEffort"),
         ({"requests": {"cpu": "1"}}, "Burstable"),
         ({"limits": {"cpu": "1"}}, "Burstable"),
         ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
@@ -101,9 +101,8 @@ async def test_what_is_limited_is_requested_at_its_limit(api: Api) -> None:
         ({"hostname": "Not.A.Label"}, "spec.hostname"),
         ({"subdomain": "x" * 64}, "spec.subdomain"),
         ({"schedulingGates": [{"name": ""}]}, "spec.schedulingGates[0]"),
-        ({"schedulingGates": [{"name": "a"}, {"name": "a"}]}, "spec.schedulingGates[1].name"),
+        ({"schedulingGates": [{"name": "a"}, {"name": "a"}]}, "spec.schedulingGates[1]"),
         ({"schedulingGates": [{"name": "a"}], "nodeName": "n"}, "spec.nodeName"),
-        ({"terminationGracePeriodSeconds": -1}, "spec.terminationGracePeriodSeconds"),
     ],
 )
 @on_cluster
@@ -115,7 +114,6 @@ async def test_an_invalid_pod_is_refused_and_the_field_is_named(api: Api, spec: 
 @pytest.mark.parametrize(
     ("resources", "field"),
     [
-        ({"requests": {"cpu": "much"}}, "spec.containers[0].resources.requests[cpu]"),
         ({"requests": {"cpu": "-1"}}, "spec.containers[0].resources.requests[cpu]"),
         ({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}, "spec.containers[0].resources.requests"),
     ],
@@ -163,7 +161,7 @@ async def test_gates_can_be_taken_away_but_not_added(api: Api) -> None:
         {
             "reason": "FieldValueForbidden",
             "message": "Forbidden: only deletion is allowed, but found new scheduling gate 'x.io/three'",
-            "field": "spec.schedulingGates[1].name",
+            "field": "spec.schedulingGates[0].name",
         }
     ]
 
@@ -175,7 +173,6 @@ async def test_gates_can_be_taken_away_but_not_added(api: Api) -> None:
         pytest.param({"hostname": "other"}, 422, id="hostname"),
         pytest.param({"containers": [{"name": "main", "command": ["x"]}]}, 422, id="a command"),
         pytest.param({"containers": [{"name": "main", "image": "other:1"}]}, 200, id="an image"),
-        pytest.param({"tolerations": []}, 422, id="tolerations only grow"),
         pytest.param({"activeDeadlineSeconds": 5}, 200, id="a deadline"),
         pytest.param({"nodeSelector": {"a": "b"}}, 422, id="a selector of an ungated pod"),
     ],
@@ -236,7 +233,12 @@ async def test_a_binding_that_comes_too_late_or_too_early_conflicts(api: Api) ->
     assert [(answer.status, answer.body["message"]) for answer in answers] == [
         (409, f'{prefix}/binding "bound": pod bound is already assigned to node "n1"'),
         (409, f'{prefix}/binding "gated": pod gated has non-empty .spec.schedulingGates'),
-        (409, f'{prefix} "other": Precondition failed: UID in precondition: stranger, UID in object meta: {uid}'),
+        (
+            409,
+            f'{prefix} "other": StorageError: invalid object, Code: 4, Key: /registry/pods/default/other, '
+            "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: stranger, "
+            f"UID in object meta: {uid}",
+        ),
         (409, f'{prefix}/binding "leaving": pod leaving is being deleted, cannot be assigned to a host'),
         (404, 'pods "absent" not found'),
     ]

@@ -14,7 +14,10 @@ def _quota(**hard: str) -> JsonObject:
 
 
 def _wanting(name: str, **requests: str) -> JsonObject:
-    return pod(name, spec={"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]})
+    # What cannot be shared needs a limit.
+    limits = {name: amount for name, amount in requests.items() if "/" in name}
+    resources = {"requests": requests, "limits": limits}
+    return pod(name, spec={"containers": [{"name": "c", "image": "i", "resources": resources}]})
 
 
 async def _used(api: Api) -> JsonObject:

@@ -7,10 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grove.api.admission import AdmissionAnswer, AdmissionRequest
 from grove.api.meta import JsonObject
 from grove.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from grove.sim.clock import run_virtual
-from tests.cluster.apidsl import CLIQUES, CONFIGS, NAMESPACES, NODES, PODS, QUOTAS, Api, clique, fresh_api, node, pod
+from tests.cluster.apidsl import (
+    CLIQUES,
+    CONFIGS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    QUOTAS,
+    Api,
+    clique,
+    config,
+    fresh_api,
+    node,
+    pod,
+)
 
 _WORDS = st.sampled_from(
     [
@@ -18,6 +32,7 @@ _WORDS = st.sampled_from(
         "containers", "schedulingGates", "resources", "requests", "limits", "cpu", "hard", "pods", "conditions", "type",
         "tolerations", "nodeName", "replicas", "preconditions", "gracePeriodSeconds", "propagationPolicy", "target",
         "op", "path", "value", "from", "add", "/metadata", "/spec/-", "$patch", "replace", "delete", "$retainKeys",
+        "affinity", "nodeAffinity", "key", "operator", "data", "stringData", "ports", "nodeSelector",
         "kind", "apiVersion", "v1", "Pod", "a", "", "resourceVersion", "0", "creationTimestamp", "namespace",
     ]
 )  # fmt: skip
@@ -32,7 +47,9 @@ _HALF_GOOD = st.fixed_dictionaries(
 )
 _BODIES = _RUBBISH | _HALF_GOOD | st.binary(max_size=8)
 
-_COLLECTIONS = (PODS, CLIQUES, CONFIGS, NODES, NAMESPACES, QUOTAS)
+_SECRETS = "/api/v1/namespaces/default/secrets"
+_SERVICES = "/api/v1/namespaces/default/services"
+_COLLECTIONS = (PODS, CLIQUES, CONFIGS, NODES, NAMESPACES, QUOTAS, _SECRETS, _SERVICES)
 _TARGETS = (
     ("POST", "", "application/json"),
     ("PUT", "/a", "application/json"),
@@ -40,8 +57,11 @@ _TARGETS = (
     ("PATCH", "/a", JSON_PATCH),
     ("PATCH", "/a", STRATEGIC_PATCH),
     ("PATCH", "/a/status", MERGE_PATCH),
+    ("PATCH", "/a/status", JSON_PATCH),
+    ("PATCH", "/a/status", STRATEGIC_PATCH),
     ("PUT", "/a/status", "application/json"),
     ("PATCH", "/a/scale", MERGE_PATCH),
+    ("PATCH", "/a/scale", JSON_PATCH),
     ("PUT", "/a/scale", "application/json"),
     ("POST", "/a/binding", "application/json"),
     ("PUT", "/a/finalize", "application/json"),
@@ -61,10 +81,28 @@ async def _populated() -> Api:
         node("a"),
         {"metadata": {"name": "a"}},
         quota,
+        {"metadata": {"name": "a"}},
+        {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}},
     )
     for collection, obj in zip(_COLLECTIONS, objects, strict=True):
         assert (await api.post(collection, obj)).status == 201
     return api
+
+
+def test_a_bug_is_answered_with_a_status_and_the_server_goes_on() -> None:
+    def broken(_: AdmissionRequest) -> AdmissionAnswer:
+        raise ZeroDivisionError("a detail for the log only")
+
+    async def story() -> None:
+        api = fresh_api(admission=broken)
+        revision = api.server.store.revision
+        answer = await api.post(CLIQUES, clique("a"))
+        assert answer.refusal[:2] == (500, "InternalError")
+        assert "detail for the log" not in answer.refusal[2]
+        assert api.server.store.revision == revision
+        assert (await api.post(CONFIGS, config("a"))).status == 201
+
+    run_virtual(story())
 
 
 def _encoded(body: Any) -> bytes:
@@ -72,16 +110,20 @@ def _encoded(body: Any) -> bytes:
 
 
 @pytest.mark.parametrize(("method", "suffix", "content_type"), _TARGETS)
-@given(collection=st.sampled_from(_COLLECTIONS), bodies=st.lists(_BODIES, min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
+@given(
+    collection=st.sampled_from(_COLLECTIONS),
+    query=st.sampled_from([{}, {"fieldValidation": "Strict"}, {"fieldValidation": "Ignore"}, {"dryRun": "All"}]),
+    bodies=st.lists(_BODIES, min_size=1, max_size=3),
+)
+@settings(max_examples=200, deadline=None)
 def test_rubbish_is_answered_with_a_status(
-    method: str, suffix: str, content_type: str, collection: str, bodies: list[Any]
+    method: str, suffix: str, content_type: str, collection: str, query: dict[str, str], bodies: list[Any]
 ) -> None:
     async def story() -> None:
         api = await _populated()
         for body in bodies:
             revision = api.server.store.revision
-            answer = await api.send_raw(method, collection + suffix, _encoded(body), content_type)
+            answer = await api.send_raw(method, collection + suffix, _encoded(body), content_type, **query)
             assert answer.status < 500
             if answer.status >= 400:
                 assert (answer.body["kind"], answer.body["code"]) == ("Status", answer.status)

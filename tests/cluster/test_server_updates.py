@@ -42,18 +42,12 @@ async def test_a_write_based_on_an_old_version_conflicts(api: Api) -> None:
 
 
 @on_cluster
-async def test_a_write_meant_for_another_object_of_this_name_conflicts(api: Api) -> None:
-    created = await api.post(CONFIGS, config("a"))
-    refused = await api.merge(f"{CONFIGS}/a", {"metadata": {"uid": "other"}})
-    uid = created.metadata["uid"]
-    assert refused.refusal == (
-        409,
-        "Conflict",
-        (
-            f'Operation cannot be fulfilled on configmaps "a": Precondition failed: '
-            f"UID in precondition: other, UID in object meta: {uid}"
-        ),
-    )
+async def test_a_write_meant_for_another_object_of_this_name_is_refused(api: Api) -> None:
+    await api.post(CONFIGS, config("a"))
+    patched = await api.merge(f"{CONFIGS}/a", {"metadata": {"uid": "other"}})
+    assert patched.refusal[:2] == (422, "Invalid")
+    replaced = await api.put(f"{CONFIGS}/a", config("a", uid="other"))
+    assert replaced.refusal[:2] == (409, "Conflict")
 
 
 @on_cluster
@@ -101,7 +95,7 @@ async def test_a_pods_status_is_patched_condition_by_condition(api: Api) -> None
     await api.post(PODS, pod("a", gates=("x",)))
     ready = {"type": "Ready", "status": "True"}
     patched = await api.strategic(f"{PODS}/a/status", {"status": {"phase": "Running", "conditions": [ready]}})
-    assert [condition["type"] for condition in patched.body["status"]["conditions"]] == ["PodScheduled", "Ready"]
+    assert [condition["type"] for condition in patched.body["status"]["conditions"]] == ["Ready", "PodScheduled"]
     assert patched.body["status"]["qosClass"] == "BestEffort"
 
 
@@ -114,12 +108,12 @@ async def test_kinds_without_a_status_have_no_such_door(api: Api) -> None:
 @pytest.mark.parametrize(
     ("metadata", "code"),
     [
-        ({"creationTimestamp": "2000-01-01T00:00:00Z"}, 422),
+        ({"creationTimestamp": "2000-01-01T00:00:00Z"}, 200),
         ({"deletionTimestamp": "2000-01-01T00:00:00Z"}, 422),
         ({"name": "b"}, 400),
         ({"namespace": "kube-system"}, 400),
         ({"labels": {"a b": "c"}}, 422),
-        ({"labels": ["a"]}, 400),
+        ({"labels": ["a"]}, 422),
         ({"generation": 9}, 200),
     ],
 )
@@ -186,11 +180,8 @@ async def test_spec_and_status_are_objects(api: Api, part: str) -> None:
     await api.post(CLIQUES, clique("a"))
     path = f"{CLIQUES}/a/status" if part == "status" else f"{CLIQUES}/a"
     refused = await api.merge(path, {part: 5})
-    assert refused.refusal == (
-        400,
-        "BadRequest",
-        f'PodClique in version "v1alpha1" cannot be handled as a PodClique: json: Expected `object` - at `$.{part}`',
-    )
+    problem = f'{part}: Invalid value: "integer": {part} in body must be of type object: "integer"'
+    assert refused.refusal == (422, "Invalid", f'PodClique.grove.io "a" is invalid: {problem}')
 
 
 # Scale
@@ -231,7 +222,7 @@ async def test_scaling_changes_the_wish_and_nothing_else(api: Api) -> None:
     )
 
 
-@pytest.mark.parametrize(("replicas", "code"), [(-1, 422), (0, 200), ("3", 400), (True, 400), (1.5, 400)])
+@pytest.mark.parametrize(("replicas", "code"), [(-1, 422), (0, 200), ("3", 422), (True, 422), (1.5, 422)])
 @on_cluster
 async def test_only_counts_are_scales(api: Api, replicas: object, code: int) -> None:
     await api.post(CLIQUES, clique("a"))

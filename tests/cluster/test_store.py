@@ -24,7 +24,7 @@ def test_one_counter_numbers_the_writes_of_all_kinds() -> None:
     store = Storage(history=10)
     first = _put(store, "a")
     second = store.put(SECRETS, "d", "a", _object("a"))
-    third = store.remove(CONFIGS, "d", "a", first.obj)
+    third = store.remove(CONFIGS, "d", "a")
     assert [first.revision, second.revision, third.revision] == [1, 2, 3]
     assert third.obj["metadata"]["resourceVersion"] == "3"
     assert store.revision == 3
@@ -45,7 +45,7 @@ def test_listeners_hear_each_change_in_order() -> None:
     store.subscribe(heard.append)
     added = _put(store, "a")
     changed = _put(store, "a", x="y")
-    gone = store.remove(CONFIGS, "d", "a", changed.obj)
+    gone = store.remove(CONFIGS, "d", "a")
     assert heard == [
         Change(CONFIGS, ChangeType.ADDED, added, None),
         Change(CONFIGS, ChangeType.MODIFIED, changed, added),
@@ -98,7 +98,7 @@ def _apply(store: Storage, write: _Write) -> None:
     if verb == "put":
         store.put(CONFIGS, namespace, name, _object(name, **({"x": label} if label else {})))
     elif before is not None:
-        store.remove(CONFIGS, namespace, name, before.obj)
+        store.remove(CONFIGS, namespace, name)
 
 
 @given(_WRITES, st.integers(0, 30))

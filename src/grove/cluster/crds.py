@@ -1,12 +1,11 @@
 """Our custom kinds as a server sees them: what a CustomResourceDefinition says, made ready for use.
 
 A structural schema is compiled once. An object that conforms is recognised in one quick pass and stored as it is; only
-for others is the slow pass taken, which prunes unknown fields, fills in defaults, and names what is wrong.
+for others is the slow pass taken, which prunes unknown fields and nulls, fills in defaults, and names what is wrong.
 Not here: rules over several fields in CEL (admission checks those), and built-in kinds, whose unknown fields are kept.
 """
 
 import re
-from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
 from types import GenericAlias
@@ -31,6 +30,9 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
 }  # fmt: skip
 _VERBATIM = "x-kubernetes-preserve-unknown-fields"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+# Types of lists whose items must differ.
+_DISTINCT = ("map", "set")
 # The server's own business, whatever a schema says.
 _ALWAYS_KNOWN = ("apiVersion", "kind", "metadata")
 
@@ -88,15 +90,12 @@ class CustomKind(msgspec.Struct, frozen=True, kw_only=True):
 @cache
 def custom_kinds() -> dict[str, CustomKind]:
     """By the definition's name: plural and group."""
-    return {definition["metadata"]["name"]: _custom_kind(definition["spec"]) for definition in _definitions()}
+    types = _Types()
+    found = custom_resource_definitions()
+    return {definition["metadata"]["name"]: _custom_kind(definition["spec"], types) for definition in found}
 
 
-@cache
-def _definitions() -> tuple[JsonObject, ...]:
-    return custom_resource_definitions()
-
-
-def _custom_kind(spec: JsonObject) -> CustomKind:
+def _custom_kind(spec: JsonObject, types: "_Types") -> CustomKind:
     version = spec["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]
     return CustomKind(
@@ -104,7 +103,11 @@ def _custom_kind(spec: JsonObject) -> CustomKind:
         short_names=tuple(spec["names"].get("shortNames", ())),
         categories=tuple(spec["names"].get("categories", ())),
         columns=tuple(_column(column) for column in version["additionalPrinterColumns"]),
-        shapes={field: _shape(inner) for field, inner in schema["properties"].items() if field not in _ALWAYS_KNOWN},
+        shapes={
+            field: Shape(type=types.of(inner), keyed=_keyed(inner))
+            for field, inner in schema["properties"].items()
+            if field not in _ALWAYS_KNOWN
+        },
     )
 
 
@@ -125,71 +128,80 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """A schema as a type that accepts what conforms as it is; and the lists whose items must differ in their keys."""
 
     type: Any
-    keyed_lists: tuple["KeyedList", ...]
+    keyed: "Keyed | None"
 
     def fits(self, value: Any) -> bool:
         try:
             msgspec.convert(value, self.type)
         except (msgspec.ValidationError, RecursionError):
             return False
-        return all(keyed.is_distinct(value) for keyed in self.keyed_lists)
+        return self.keyed is None or self.keyed.is_distinct(value)
 
 
-class KeyedList(msgspec.Struct, frozen=True, kw_only=True):
-    # Fields to follow; an empty one stands for every item of a list.
-    path: tuple[str, ...]
-    keys: tuple[str, ...]
+class Keyed(msgspec.Struct, frozen=True, kw_only=True):
+    """Where inside a value such lists are: a walk meets only what is there."""
+
+    # Of a list: the fields by which an item is known, or () if by itself, None if items may repeat; what is in items.
+    keys: tuple[str, ...] | None = None
+    items: "Keyed | None" = None
+    # Of an object.
+    fields: dict[str, "Keyed"] = {}
 
     def is_distinct(self, value: Any) -> bool:
         """Of a value that has the right type."""
-        return all(len({_key_of(item, self.keys) for item in found}) == len(found) for found in self._lists(value))
+        if isinstance(value, dict):
+            return all(inner.is_distinct(value[field]) for field, inner in self.fields.items() if field in value)
+        if self.keys is not None and len({_key_of(item, self.keys) for item in value}) < len(value):
+            return False
+        return self.items is None or all(self.items.is_distinct(item) for item in value)
 
-    def _lists(self, value: Any) -> list[Any]:
-        found = [value]
-        for step in self.path:
-            if step:
-                found = [each[step] for each in found if step in each]
+
+class _Types:
+    """Makes types of schemas. Parts of a schema that are shared, as those of a podSpec are, share their type."""
+
+    def __init__(self) -> None:
+        # The schema is kept beside its type: an identity means nothing once its object is gone.
+        self._made: dict[int, tuple[JsonObject, Any]] = {}
+
+    def of(self, schema: JsonObject) -> Any:
+        made = self._made.get(id(schema))
+        if made is None:
+            made = self._made[id(schema)] = (schema, self._type(schema))
+        return made[1]
+
+    def _type(self, schema: JsonObject) -> Any:
+        match schema.get("type"):
+            case None:
+                return int | _text_type(schema)
+            case "object" if schema.get(_VERBATIM):
+                return dict
+            case "object" if isinstance(schema.get("additionalProperties"), dict):
+                return GenericAlias(dict, (str, self.of(schema["additionalProperties"])))
+            case "object":
+                return self._struct(schema)
+            case "array":
+                items = GenericAlias(list, (self.of(schema["items"]),))
+                return Annotated[items, msgspec.Meta(min_length=schema.get("minItems", 0))]
+            case "string":
+                return _text_type(schema)
+            case "integer":
+                lowest, highest = _BOUNDS[schema.get("format", "int64")]
+                return Annotated[int, msgspec.Meta(ge=max(lowest, schema.get("minimum", lowest)), le=highest)]
+            case "number":
+                return float
+            case _:
+                return bool
+
+    def _struct(self, schema: JsonObject) -> type[msgspec.Struct]:
+        """Unknown fields do not fit; required ones and those with a default must be there."""
+        fields: list[Any] = []
+        for index, (name, inner) in enumerate(schema.get("properties", {}).items()):
+            if name in schema.get("required", ()) or "default" in inner:
+                fields.append((f"f{index}", self.of(inner)))
             else:
-                found = [item for each in found for item in each]
-        return found
-
-
-def _shape(schema: JsonObject) -> Shape:
-    return Shape(type=_type(schema), keyed_lists=tuple(_keyed_lists(schema, ())))
-
-
-def _type(schema: JsonObject) -> Any:
-    match schema["type"]:
-        case "object" if schema.get(_VERBATIM):
-            return dict
-        case "object" if isinstance(schema.get("additionalProperties"), dict):
-            return GenericAlias(dict, (str, _type(schema["additionalProperties"])))
-        case "object":
-            return _struct(schema)
-        case "array":
-            items = GenericAlias(list, (_type(schema["items"]),))
-            return Annotated[items, msgspec.Meta(min_length=schema.get("minItems", 0))]
-        case "string":
-            return _text_type(schema)
-        case "integer":
-            lowest, highest = _BOUNDS[schema.get("format", "int64")]
-            return Annotated[int, msgspec.Meta(ge=max(lowest, schema.get("minimum", lowest)), le=highest)]
-        case "number":
-            return float
-        case _:
-            return bool
-
-
-def _struct(schema: JsonObject) -> type[msgspec.Struct]:
-    """Unknown fields do not fit; required ones and those with a default must be there."""
-    fields: list[Any] = []
-    for index, (name, inner) in enumerate(schema.get("properties", {}).items()):
-        if name in schema.get("required", ()) or "default" in inner:
-            fields.append((f"f{index}", _type(inner)))
-        else:
-            fields.append((f"f{index}", _type(inner) | msgspec.UnsetType, msgspec.UNSET))
-    names = {f"f{index}": name for index, name in enumerate(schema.get("properties", {}))}
-    return msgspec.defstruct("Fitting", fields, kw_only=True, forbid_unknown_fields=True, rename=names, gc=False)
+                fields.append((f"f{index}", self.of(inner) | msgspec.UnsetType, msgspec.UNSET))
+        names = {f"f{index}": name for index, name in enumerate(schema.get("properties", {}))}
+        return msgspec.defstruct("Fitting", fields, kw_only=True, forbid_unknown_fields=True, rename=names, gc=False)
 
 
 def _text_type(schema: JsonObject) -> Any:
@@ -201,17 +213,20 @@ def _text_type(schema: JsonObject) -> Any:
     return Annotated[str, msgspec.Meta(**{mine: schema[theirs] for mine, theirs in limits.items() if theirs in schema})]
 
 
-def _keyed_lists(schema: JsonObject, path: tuple[str, ...]) -> Iterator[KeyedList]:
-    if keys := schema.get("x-kubernetes-list-map-keys"):
-        yield KeyedList(path=path, keys=tuple(keys))
-    for name, inner in schema.get("properties", {}).items():
-        yield from _keyed_lists(inner, (*path, name))
-    if "items" in schema:
-        yield from _keyed_lists(schema["items"], (*path, ""))
+def _keyed(schema: JsonObject) -> Keyed | None:
+    """None: there is no such list in it."""
+    fields = {name: found for name, inner in schema.get("properties", {}).items() if (found := _keyed(inner))}
+    items = _keyed(schema["items"]) if "items" in schema else None
+    keys = _keys(schema) if schema.get("x-kubernetes-list-type") in _DISTINCT else None
+    return Keyed(keys=keys, items=items, fields=fields) if fields or items or keys is not None else None
 
 
-def _key_of(item: JsonObject, keys: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple(str(item.get(key)) for key in keys)
+def _keys(schema: JsonObject) -> tuple[str, ...]:
+    return tuple(schema.get("x-kubernetes-list-map-keys", ()))
+
+
+def _key_of(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(str(item.get(key)) for key in keys) if keys else (item,)
 
 
 # The slow pass: the same questions, asked one by one
@@ -225,13 +240,12 @@ class _Findings:
         self.errors: list[FieldError] = []
 
     def value(self, value: Any, schema: JsonObject, path: str) -> Any:
-        expected = schema["type"]
-        if not _is_of_type(value, expected):
-            shown = _type_name(value)
-            detail = f'{path} in body must be of type {expected}: "{shown}"'
+        if not _is_of_type(value, schema):
+            shown = type_name(value)
+            detail = f'{_inside(path)} in body must be of type {schema.get("type", "integer,string")}: "{shown}"'
             self.errors.append(type_invalid(path, shown, detail))
             return value
-        match expected:
+        match schema.get("type", type_name(value)):
             case "object" if schema.get(_VERBATIM):
                 return value
             case "object":
@@ -247,7 +261,7 @@ class _Findings:
     def object(self, value: JsonObject, schema: JsonObject, path: str) -> JsonObject:
         values = schema.get("additionalProperties")
         if isinstance(values, dict):
-            return {key: self.value(item, values, f"{path}.{key}") for key, item in value.items()}
+            return {key: self.value(item, values, f"{path}.{key}") for key, item in value.items() if item is not None}
         known = schema.get("properties", {})
         result: JsonObject = {}
         for field, item in value.items():
@@ -256,7 +270,7 @@ class _Findings:
                 result[field] = item
             elif field not in known:
                 self.unknown.append(where)
-            elif item is not None or "default" not in known[field]:
+            elif item is not None:
                 result[field] = self.value(item, known[field], where)
         for field, inner in known.items():
             if "default" in inner and field not in result:
@@ -271,20 +285,26 @@ class _Findings:
         if len(value) < fewest:
             self.errors.append(invalid(path, len(value), f"{path} in body should have at least {fewest} items"))
         result = [self.value(item, schema["items"], f"{path}[{index}]") for index, item in enumerate(value)]
-        if keys := tuple(schema.get("x-kubernetes-list-map-keys", ())):
-            self._name_duplicates(result, keys, path)
+        if schema.get("x-kubernetes-list-type") in _DISTINCT:
+            self._name_duplicates(result, _keys(schema), path)
         return result
 
     def _name_duplicates(self, items: list[Any], keys: tuple[str, ...], path: str) -> None:
         seen: dict[tuple[Any, ...], None] = {}
         for index, item in enumerate(items):
-            if not isinstance(item, dict):
+            if isinstance(item, dict) != bool(keys) or isinstance(item, list):
+                # Of another type than it should be, and blamed for that.
                 continue
             key = _key_of(item, keys)
             if key in seen:
-                shown = {name: item.get(name) for name in keys}
+                shown = {name: item.get(name) for name in keys} if keys else item
                 self.errors.append(duplicate(f"{path}[{index}]", shown, ""))
             seen[key] = None
+
+
+def _inside(path: str) -> str:
+    """A status is written by itself, so the types of its fields are named from there."""
+    return path.removeprefix("status.")
 
 
 def _text_errors(value: str, schema: JsonObject, path: str) -> list[FieldError]:
@@ -299,7 +319,7 @@ def _text_errors(value: str, schema: JsonObject, path: str) -> list[FieldError]:
     if "pattern" in schema and not re.search(schema["pattern"], value):
         errors.append(invalid(path, value, f"{path} in body should match '{schema['pattern']}'"))
     if schema.get("format") == "date-time" and not _is_time(value):
-        errors.append(invalid(path, value, f"{path} in body must be of type date-time: {value}"))
+        errors.append(type_invalid(path, value, f'{_inside(path)} in body must be of type date-time: "{value}"'))
     return errors
 
 
@@ -321,11 +341,13 @@ def _integer_errors(value: int, schema: JsonObject, path: str) -> list[FieldErro
     return []
 
 
-def _is_of_type(value: Any, expected: str) -> bool:
-    return isinstance(value, _TYPES[expected]) and (expected == "boolean" or not isinstance(value, bool))
+def _is_of_type(value: Any, schema: JsonObject) -> bool:
+    if isinstance(value, bool):
+        return schema.get("type") == "boolean"
+    return isinstance(value, (int, str) if schema.get(_INT_OR_STRING) else _TYPES[schema["type"]])
 
 
-def _type_name(value: Any) -> str:
+def type_name(value: Any) -> str:
     match value:
         case None:
             return "null"

@@ -23,7 +23,7 @@ class InProcessTransport:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         await self._clock.sleep(0)
-        stream = self._server.open_watch(request)
+        stream = self._server.open_stream(request)
         try:
             yield stream
         finally:

@@ -97,6 +97,21 @@ SERVED = tuple(
             has_generation=True,
             allows_blind_update=False,
         ),
+        # Stored and served; nobody is asked on their account (the server asks whom it was given).
+        Served(
+            group="admissionregistration.k8s.io",
+            plural="mutatingwebhookconfigurations",
+            kind="MutatingWebhookConfiguration",
+            namespaced=False,
+            has_generation=True,
+        ),
+        Served(
+            group="admissionregistration.k8s.io",
+            plural="validatingwebhookconfigurations",
+            kind="ValidatingWebhookConfiguration",
+            namespaced=False,
+            has_generation=True,
+        ),
         _custom("podcliquesets", "PodCliqueSet", scale_selector="hpaPodSelector"),
         _custom("podcliques", "PodClique", scale_selector="hpaPodSelector"),
         _custom("podcliquescalinggroups", "PodCliqueScalingGroup", scale_selector="selector"),
@@ -113,3 +128,4 @@ EVENTS = BY_QUALIFIED["events"]
 PODS = BY_QUALIFIED["pods"]
 RESOURCE_QUOTAS = BY_QUALIFIED["resourcequotas"]
 PRIORITY_CLASSES = BY_QUALIFIED["priorityclasses.scheduling.k8s.io"]
+DEFINITIONS = BY_QUALIFIED["customresourcedefinitions.apiextensions.k8s.io"]

@@ -13,6 +13,7 @@ import msgspec
 
 from grove.api.meta import JsonObject
 from grove.cluster.resources import SERVED, Served
+from grove.errors import require
 
 _encode = msgspec.json.Encoder().encode
 
@@ -84,11 +85,14 @@ class Storage:
         self._commit(table, Change(served, ChangeType.MODIFIED if before else ChangeType.ADDED, entry, before))
         return entry
 
-    def remove(self, served: Served, namespace: str, name: str, last: JsonObject) -> Entry:
-        """Take an object away; `last` is the version the watchers see go."""
+    def remove(self, served: Served, namespace: str, name: str) -> Entry:
+        """Take an object away. The watchers see it go as it was, stamped with the revision of its end."""
         table = self._tables[served.qualified]
-        entry = self._next(namespace, name, last)
-        self._commit(table, Change(served, ChangeType.DELETED, entry, table.find(namespace, name)))
+        before = table.find(namespace, name)
+        require(before is not None, f"{served.plural} {namespace}/{name} is there")
+        assert before is not None
+        entry = self._next(namespace, name, before.obj)
+        self._commit(table, Change(served, ChangeType.DELETED, entry, before))
         return entry
 
     def compact(self) -> None:
@@ -141,7 +145,7 @@ class Table:
 
     def entries(self, namespace: str | None) -> Iterator[Entry]:
         """By namespace, then name; of one namespace, or of all (None)."""
-        for each in sorted(self._entries) if namespace is None else (namespace,):
+        for each in sorted(self._entries, key=in_path) if namespace is None else (namespace,):
             named = self._entries.get(each, {})
             names = self._sorted_names.get(each)
             if names is None:
@@ -152,7 +156,7 @@ class Table:
     def labelled(self, labels: Sequence[tuple[str, str]]) -> list[Entry]:
         """By namespace, then name: all objects that may carry these labels, found through the rarest of them."""
         holders = min((self._label_index(key).holders.get(value, {}) for key, value in labels), key=len)
-        return [self._entries[namespace][name] for namespace, name in sorted(holders)]
+        return [self._entries[namespace][name] for namespace, name in sorted(holders, key=_place_in_path)]
 
     def _label_index(self, key: str) -> "_LabelIndex":
         index = self._label_indexes.get(key)
@@ -176,7 +180,7 @@ class Table:
                 state.pop(key, None)
             else:
                 state[key] = change.before
-        return [state[key] for key in sorted(state)]
+        return [state[key] for key in sorted(state, key=_place_in_path)]
 
     def cursor_after(self, revision: int) -> int:
         """Where in the history the changes after that revision begin. Raises `CompactedError`."""
@@ -253,6 +257,15 @@ class _LabelIndex:
     def _value(self, entry: Entry) -> str | None:
         labels = entry.obj["metadata"].get("labels")
         return None if labels is None else labels.get(self._key)
+
+
+def in_path(namespace: str) -> str:
+    """Namespaces are ordered as in a path, where a slash ends them."""
+    return f"{namespace}/"
+
+
+def _place_in_path(place: tuple[str, str]) -> tuple[str, str]:
+    return in_path(place[0]), place[1]
 
 
 def _revision(change: Change) -> int:

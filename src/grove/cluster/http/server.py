@@ -6,6 +6,7 @@ header that must name this machine (a page whose name was re-bound to 127.0.0.1 
 
 import asyncio
 import hmac
+import logging
 from typing import Any
 
 import structlog
@@ -16,14 +17,18 @@ from multidict import CIMultiDict
 
 from grove.clock import LoopClock
 from grove.cluster.http.certificates import make_certificates
-from grove.cluster.server import ApiServer, WatchStream
-from grove.cluster.server.status_errors import RefusedError
-from grove.cluster.server.watch import is_watch
+from grove.cluster.server import ApiServer, Stream, is_stream
+from grove.cluster.server.status_errors import RefusedError, internal_error
 from grove.errors import require
 from grove.kube.errors import ApiError
 from grove.kube.transport import Request, Response
 
 log = structlog.get_logger()
+
+# What is no HTTP is answered with a 400 by aiohttp, whose traceback tells nobody anything.
+_WIRE = logging.getLogger("grove.cluster.http.wire")
+_WIRE.addHandler(logging.NullHandler())
+_WIRE.propagate = False
 
 ADDRESS = "127.0.0.1"
 # What a real server accepts.
@@ -44,7 +49,7 @@ class HttpApi:
         self._certificates = make_certificates(LoopClock.starting_now().now())
         self._wanted_port = port
         self._runner: web.ServerRunner | None = None
-        self._streams: dict[WatchStream, None] = {}
+        self._streams: dict[Stream, None] = {}
         self._port = 0
 
     @property
@@ -58,13 +63,15 @@ class HttpApi:
         return self._certificates.ca
 
     @property
-    def watch_count(self) -> int:
-        """How many watches are being served."""
+    def stream_count(self) -> int:
+        """How many watches and followed logs are being served."""
         return len(self._streams)
 
     async def start(self) -> None:
         """Raises `OSError` when the port is taken."""
-        server = web.Server(self._answer, request_factory=_make_request, handler_cancellation=True, access_log=None)
+        server = web.Server(
+            self._answer, request_factory=_make_request, handler_cancellation=True, access_log=None, logger=_WIRE
+        )
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
         await self._runner.setup()
         context = self._certificates.server_context()
@@ -73,7 +80,7 @@ class HttpApi:
         self._port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Watches end at once; requests under way are answered."""
+        """Streams end at once; requests under way are answered."""
         for stream in tuple(self._streams):
             stream.close()
         if self._runner is not None:
@@ -83,7 +90,7 @@ class HttpApi:
         try:
             self._check_caller(http)
             request = await _read(http)
-            if is_watch(request):
+            if is_stream(request):
                 return await self._stream(http, request)
             return _to_http(self._server.handle(request))
         except RefusedError as refused:
@@ -92,7 +99,7 @@ class HttpApi:
             raise
         except Exception:
             log.exception("request failed", method=http.method, path=http.path)
-            return _to_http(_internal_error().response())
+            return _to_http(internal_error().response())
 
     def _check_caller(self, http: web.BaseRequest) -> None:
         headers = http.headers
@@ -104,7 +111,7 @@ class HttpApi:
 
     async def _stream(self, http: web.BaseRequest, request: Request) -> web.StreamResponse:
         try:
-            stream = self._server.open_watch(request)
+            stream = self._server.open_stream(request)
         except ApiError as error:
             raise RefusedError(error.code, error.reason, error.message) from None
         self._streams[stream] = None
@@ -115,8 +122,8 @@ class HttpApi:
             stream.close()
 
 
-async def _send_lines(http: web.BaseRequest, stream: WatchStream) -> web.StreamResponse:
-    response = web.StreamResponse(headers=_headers({}))
+async def _send_lines(http: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+    response = web.StreamResponse(headers=_headers(stream.headers))
     response.enable_chunked_encoding()
     await response.prepare(http)
     while lines := await stream.batch():
@@ -164,12 +171,6 @@ def _host_name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()
-
-
-def _internal_error() -> RefusedError:
-    return RefusedError(
-        500, "InternalError", "Internal error occurred: this is a bug of the embedded cluster, its log has the details"
-    )
 
 
 def _make_request(

@@ -114,7 +114,8 @@ def back_off(restart_count: int) -> timedelta:
 
 def _leave(pod: BoundPod, behaviour: Behaviour, now: datetime) -> Step:
     if not pod.metadata.deletion_grace_period_seconds:
-        return Rest()  # Deleted without grace and still there: a finalizer holds it, not its containers.
+        # Deleted without grace and still there: a finalizer holds it, or a real server was interrupted before the end.
+        return Rest() if pod.metadata.finalizers else Remove()
     deadline = pod.metadata.deletion_timestamp or now
     asked_at = deadline - timedelta(seconds=pod.metadata.deletion_grace_period_seconds)
     stopped_at = min(asked_at + behaviour.stops_after, deadline)

@@ -3,20 +3,17 @@
 from collections.abc import Iterator
 
 from grove.api.meta import JsonObject
-from grove.cluster.server.logs import LogLine
+from grove.cluster.server.logs import LogLine, container_status
 from grove.cluster.server.loose import items, part
 
 
 class SimulatedLogs:
     """A `LogSource`. It remembers nothing: what the status no longer says is not in the log either."""
 
-    def lines(self, pod: JsonObject, container: str) -> tuple[LogLine, ...]:
-        status = part(pod.get("status"))
-        found = items(status.get("containerStatuses")) + items(status.get("initContainerStatuses"))
-        mine = next((each for each in found if each.get("name") == container), {})
-        lines = [*_run(container, part(mine.get("lastState"))), *_run(container, part(mine.get("state")))]
-        if mine.get("ready"):
-            lines += _readiness(container, status)
+    def lines(self, pod: JsonObject, container: str, state: JsonObject) -> tuple[LogLine, ...]:
+        lines = [*_run(container, state)]
+        if "running" in state and container_status(pod, container).get("ready"):
+            lines += _readiness(container, part(pod.get("status")))
         # Stable: what happened in the same second stays in the order of the story.
         return tuple(sorted(lines, key=lambda line: line.written_at))
 

@@ -8,5 +8,9 @@ class PatchInvalidError(Exception):
     """This is no patch: the client must write another one."""
 
 
+class PatchTooLongError(Exception):
+    """More operations than a server carries out for one request."""
+
+
 class PatchConflictError(Exception):
     """A proper patch that does not fit the object as it is now."""

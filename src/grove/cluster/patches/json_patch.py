@@ -1,10 +1,14 @@
-"""JSON patch (RFC 6902): a list of operations, all or none."""
+"""JSON patch (RFC 6902): a list of operations, all or none.
+
+As on a real server, which departs from the RFC: a value that is not given is null, one that is copied from nowhere is
+null, and replacing a field that is not there adds it.
+"""
 
 from typing import Any
 
 import msgspec
 
-from grove.cluster.patches import PatchConflictError, PatchInvalidError
+from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
 
 _MOST_OPERATIONS = 10_000
 
@@ -13,7 +17,7 @@ class _Operation(msgspec.Struct, frozen=True):
     op: str
     path: str
     source: str | msgspec.UnsetType = msgspec.field(name="from", default=msgspec.UNSET)
-    value: Any = msgspec.UNSET
+    value: Any = None
 
 
 def apply_json_patch(document: Any, patch: Any) -> Any:
@@ -29,7 +33,7 @@ def _read(patch: Any) -> list[_Operation]:
     except msgspec.ValidationError as problem:
         raise PatchInvalidError(f"error decoding patch: {problem}") from None
     if len(operations) > _MOST_OPERATIONS:
-        raise PatchInvalidError(
+        raise PatchTooLongError(
             f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
         )
     return operations
@@ -39,23 +43,21 @@ def _apply(document: Any, operation: _Operation) -> Any:
     path = _steps(operation.path)
     match operation.op:
         case "add":
-            return _add(document, path, _value(operation))
+            return _add(document, path, operation.value)
         case "remove":
             return _remove(document, path)
         case "replace":
-            value = _value(operation)
-            _find(document, path)
-            return _replace(document, path, value)
+            return _replace(document, path, operation.value)
         case "test":
-            if not _equal(_find(document, path), _value(operation)):
+            if not _equal(_find(document, path), operation.value):
                 raise PatchConflictError(f"testing value {operation.path} failed: test failed")
             return document
         case "copy":
-            return _add(document, path, _find(document, _source(operation)))
+            return _add(document, path, _find_or_null(document, _source(operation)))
         case "move":
             return _move(document, path, _source(operation))
         case _:
-            raise PatchInvalidError(f"Unexpected kind: {operation.op}")
+            raise PatchConflictError(f"Unexpected kind: {operation.op}")
 
 
 def _move(document: Any, path: list[str], source: list[str]) -> Any:
@@ -68,15 +70,9 @@ def _move(document: Any, path: list[str], source: list[str]) -> Any:
     return _add(_remove(document, source), path, value)
 
 
-def _value(operation: _Operation) -> Any:
-    if operation.value is msgspec.UNSET:
-        raise PatchInvalidError(f"{operation.op} operation has no value")
-    return operation.value
-
-
 def _source(operation: _Operation) -> list[str]:
     if not isinstance(operation.source, str):
-        raise PatchInvalidError(f"{operation.op} operation has no from")
+        raise PatchConflictError(f"{operation.op} operation has no from")
     return _steps(operation.source)
 
 
@@ -84,7 +80,7 @@ def _steps(pointer: str) -> list[str]:
     if not pointer:
         return []
     if not pointer.startswith("/"):
-        raise PatchInvalidError(f"{pointer} is not a JSON pointer: it must begin with /")
+        raise PatchConflictError(f"{pointer} is not a JSON pointer: it must begin with /")
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
 
 
@@ -92,6 +88,12 @@ def _find(document: Any, path: list[str]) -> Any:
     for step in path:
         document = _child(document, step)
     return document
+
+
+def _find_or_null(document: Any, path: list[str]) -> Any:
+    """Only the last step may lead nowhere."""
+    parent = _find(document, path[:-1])
+    return parent.get(path[-1]) if path and isinstance(parent, dict) else _find(document, path)
 
 
 def _child(container: Any, step: str) -> Any:
@@ -130,7 +132,10 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
 def _replace(document: Any, path: list[str], value: Any) -> Any:
     if not path:
         return value
-    return _with_child(document, path[0], _replace(_child(document, path[0]), path[1:], value))
+    step, rest = path[0], path[1:]
+    if not rest and isinstance(document, dict):
+        return {**document, step: value}
+    return _with_child(document, step, _replace(_child(document, step), rest, value))
 
 
 def _remove(document: Any, path: list[str]) -> Any:

@@ -8,7 +8,7 @@ from grove.cluster.patches import PatchInvalidError
 
 def apply_merge_patch(obj: JsonObject, patch: Any) -> JsonObject:
     if not isinstance(patch, dict):
-        raise PatchInvalidError("a merge patch must be a JSON object")
+        raise PatchInvalidError("error decoding patch: a merge patch is a JSON object")
     return _merge(obj, patch)
 
 

@@ -85,16 +85,20 @@ def _merged_value(keys: dict[str, str], path: str, current: Any, value: Any, pat
     if not isinstance(value, list) or path not in keys:
         return value
     order = patch.get(_ORDER + path.rpartition(".")[2])
-    if keys[path] == _AS_SET:
-        merged = _union(current, value)
-    else:
-        merged = _merge_items(keys, path, current if isinstance(current, list) else [], value)
-    return merged if order is None else _in_order(merged, order, keys[path])
+    before = current if isinstance(current, list) else []
+    key = keys[path]
+    merged = _union(before, value) if key == _AS_SET else _merge_items(keys, path, before, value)
+    if order is None:
+        order = [item for item in value if not isinstance(item, dict) or key in item]
+    elif not isinstance(order, list):
+        raise PatchInvalidError(f"{_ORDER}: must be a list")
+    return _in_order(merged, before, order, key)
 
 
-def _union(current: Any, added: list[Any]) -> list[Any]:
-    kept = list(current) if isinstance(current, list) else []
-    return kept + [value for position, value in enumerate(added) if value not in kept and value not in added[:position]]
+def _union(current: list[Any], added: list[Any]) -> list[Any]:
+    return list(current) + [
+        value for position, value in enumerate(added) if value not in current and value not in added[:position]
+    ]
 
 
 def _merge_items(keys: dict[str, str], path: str, current: list[Any], patch: list[Any]) -> list[Any]:
@@ -123,20 +127,27 @@ def _key_of(item: Any, key: str) -> Any:
     return item.get(key) if isinstance(item, dict) else None
 
 
-def _in_order(items: list[Any], order: Any, key: str) -> list[Any]:
-    """Items named by the order take its sequence; the others stay behind the one they followed."""
-    if not isinstance(order, list):
-        raise PatchInvalidError(f"{_ORDER}: must be a list")
-    wanted = [_key_of(entry, key) if key else entry for entry in order]
-    anchored: list[list[Any]] = [[]]
-    for item in items:
-        if (_key_of(item, key) if key else item) in wanted:
-            anchored.append([item])
-        else:
-            anchored[-1].append(item)
-    first, *rest = anchored
-    rest.sort(key=lambda run: wanted.index(_key_of(run[0], key) if key else run[0]))
-    return first + [item for run in rest for item in run]
+def _in_order(merged: list[Any], before: list[Any], order: list[Any], key: str) -> list[Any]:
+    """Items of the patch in its order, the others in their old one; an item stays behind its neighbour if both are old.
+
+    So what is new comes first, as on a real server.
+    """
+    wanted = [_identity(item, key) for item in order]
+    places = [_identity(item, key) for item in before]
+    patched = sorted(
+        (item for item in merged if _identity(item, key) in wanted), key=lambda item: wanted.index(_identity(item, key))
+    )
+    others = [item for item in merged if _identity(item, key) not in wanted]
+    result: list[Any] = []
+    while patched and others:
+        first, other = _identity(patched[0], key), _identity(others[0], key)
+        is_other_ahead = first in places and other in places and places.index(other) < places.index(first)
+        result.append(others.pop(0) if is_other_ahead else patched.pop(0))
+    return result + patched + others
+
+
+def _identity(item: Any, key: str) -> Any:
+    return _key_of(item, key) if key else item
 
 
 def _delete_values(result: JsonObject, patch: JsonObject) -> None:

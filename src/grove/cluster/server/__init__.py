@@ -1,6 +1,5 @@
 """The embedded API server: one verb per file, `routes.py` finds the verb of a request."""
 
-from grove.cluster.server.routes import ApiServer, Observer
-from grove.cluster.server.watch import WatchStream
+from grove.cluster.server.routes import ApiServer, Observer, Stream, is_stream
 
-__all__ = ["ApiServer", "Observer", "WatchStream"]
+__all__ = ["ApiServer", "Observer", "Stream", "is_stream"]

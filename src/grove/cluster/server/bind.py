@@ -60,7 +60,7 @@ def _read(target: Target, request: Request) -> _Binding:
         binding = _decoder.decode(request.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise bad_request(f'Binding in version "v1" cannot be handled as a Binding: json: {problem}') from None
-    if binding.metadata.name not in ("", target.name):
+    if binding.metadata.name != target.name:
         raise bad_request("name in URL does not match name in Binding object")
     if binding.target.kind not in ("", "Node"):
         errors = [not_supported("target.kind", binding.target.kind, ("Node", "<empty>"))]
@@ -73,7 +73,7 @@ def _read(target: Target, request: Request) -> _Binding:
 def _check(target: Target, pod: JsonObject, binding: _Binding) -> None:
     name, metadata = target.name, pod["metadata"]
     if binding.metadata.uid and binding.metadata.uid != metadata["uid"]:
-        raise other_uid(PODS, name, binding.metadata.uid, metadata["uid"])
+        raise other_uid(PODS, metadata, binding.metadata.uid)
     if "deletionTimestamp" in metadata:
         raise _refusal(name, f"pod {name} is being deleted, cannot be assigned to a host")
     if node := pod["spec"].get("nodeName"):

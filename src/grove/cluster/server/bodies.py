@@ -1,55 +1,112 @@
 """Reading request bodies and the options that come in a query, before any rule of a kind is asked."""
 
+import re
 from enum import StrEnum
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from grove.api.fielderrors import not_supported
+from grove.api.fielderrors import invalid, not_supported
 from grove.api.meta import JsonObject, without_nulls
 from grove.cluster.resources import Served
-from grove.cluster.server.status_errors import bad_request, invalid_kind, unsupported_media_type
+from grove.cluster.server.doubled_fields import doubled_fields
+from grove.cluster.server.status_errors import (
+    UnreadableError,
+    bad_request,
+    invalid_kind,
+    invalid_options,
+    unread_protobuf,
+    unrecognized,
+    unsupported_media_type,
+)
 from grove.kube.transport import Request
 
 _JSON = "application/json"
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
-def decode_json(request: Request) -> Any:
+_NO_JSON = "couldn't get version/kind; json parse error"
+
+
+def decode_object(kind: str, request: Request) -> JsonObject:
+    """The body as an object, whatever is in it; null is an empty one. Raises 400."""
+    try:
+        obj = msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise unrecognized(kind, request.body, f"{_NO_JSON}: {problem}") from None
+    if obj is not None and not isinstance(obj, dict):
+        raise unrecognized(kind, request.body, f"{_NO_JSON}: the body is not an object")
+    return obj or {}
+
+
+def decode_patch(request: Request) -> Any:
     try:
         return msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise bad_request(f"couldn't get version/kind; json parse error: {problem}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise bad_request("invalid JSON patch") from None
 
 
 def read_object(served: Served, request: Request) -> JsonObject:
     """The object in the body, of the kind the path says. Built-in kinds may leave out what the path says anyway."""
-    if request.content_type.partition(";")[0] != _JSON:
+    content_type = request.content_type.partition(";")[0]
+    if content_type == _PROTOBUF:
+        raise unread_protobuf()
+    if content_type != _JSON:
         raise unsupported_media_type((_JSON,))
-    obj = decode_json(request)
-    if not isinstance(obj, dict):
-        raise bad_request("couldn't get version/kind; json parse error: the body is not an object")
+    obj = decode_object(served.kind, request)
+    if served.is_custom:
+        _check_custom_head(served, obj, request.body)
     # To a built-in kind null is absent, at any depth; custom kinds have schemas that may say otherwise.
     if not served.is_custom and b"null" in request.body:
         obj = without_nulls(obj)
     return as_kind(served, obj)
 
 
-def as_kind(served: Served, obj: JsonObject) -> JsonObject:
-    """The same object, `kind` and `apiVersion` first; raises 400 if they are others than the path says."""
-    kind, api_version = obj.get("kind"), obj.get("apiVersion")
-    if kind == served.kind and api_version == served.api_version and _is_tidy(obj):
-        return obj
-    if served.is_custom and not kind:
-        raise bad_request("Object 'Kind' is missing in the request body")
-    if api_version and api_version != served.api_version:
+def _check_custom_head(served: Served, obj: JsonObject, body: bytes) -> None:
+    """A custom object must say what it is."""
+    if not obj.get("kind"):
+        problem = f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'"
+        raise unrecognized(served.kind, body, problem)
+    api_version = obj.get("apiVersion") or ""
+    if api_version != served.api_version:
         raise bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version "
             f"({served.api_version})"
         )
-    if kind and kind != served.kind:
-        raise bad_request(f'{kind} in version "{served.version}" cannot be handled as a {served.kind}')
+
+
+def as_kind(served: Served, obj: JsonObject) -> JsonObject:
+    """The same object, `kind` and `apiVersion` first; raises 400 or 422 if they are others than the path says."""
+    kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    if kind == served.kind and api_version == served.api_version and _is_tidy(obj):
+        return obj
+    if served.is_custom:
+        _check_same_custom_kind(served, obj)
+    else:
+        _check_same_kind(served, kind or served.kind, api_version or served.api_version)
     return {"kind": served.kind, "apiVersion": served.api_version, **_rest(obj)}
+
+
+def _check_same_kind(served: Served, kind: Any, api_version: Any) -> None:
+    if not isinstance(kind, str) or not isinstance(api_version, str):
+        raise UnreadableError(served.kind, served.version, served.kind, "json: kind and apiVersion are texts")
+    version = api_version.rpartition("/")[2]
+    if api_version != served.api_version:
+        problem = f'no kind "{kind}" is registered for version "{api_version}"'
+        raise UnreadableError(kind, version, served.kind, problem)
+    if kind != served.kind:
+        raise UnreadableError(kind, version, served.kind, "these are different kinds")
+
+
+def _check_same_custom_kind(served: Served, obj: JsonObject) -> None:
+    metadata = obj.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    shown = name if isinstance(name, str) else ""
+    for field, wanted in (("apiVersion", served.api_version), ("kind", served.kind)):
+        if (given := obj.get(field)) != wanted:
+            kind = given if field == "kind" and isinstance(given, str) else served.kind
+            raise invalid_kind(kind, served.group, shown, [invalid(field, given, f"must be {wanted}")])
 
 
 def _is_tidy(obj: JsonObject) -> bool:
@@ -73,22 +130,29 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     is_dry: bool = False
     validation: FieldValidation = FieldValidation.WARN
+    # The client said what it wants: then built-in kinds are looked at too, and doubled keys, which takes time.
+    is_particular: bool = False
+    # Paths of keys that stand twice in the body.
+    doubled: tuple[str, ...] = ()
 
 
 _PLAIN = WriteOptions()
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 
 
 def read_write_options(request: Request) -> WriteOptions:
     if not request.query:
         return _PLAIN
-    wish = request.query.get("fieldValidation", "") or FieldValidation.WARN
+    wish = request.query.get("fieldValidation", "")
+    if not wish:
+        return WriteOptions(is_dry=is_dry_run(request))
     try:
         validation = FieldValidation(wish)
     except ValueError:
-        supported = tuple(FieldValidation)
-        error = not_supported("fieldValidation", wish, supported)
-        raise invalid_kind("CreateOptions", "meta.k8s.io", "", [error]) from None
-    return WriteOptions(is_dry=is_dry_run(request), validation=validation)
+        error = not_supported("fieldValidation", wish, ("", "Ignore", "Strict", "Warn"))
+        raise invalid_options(_OPTIONS[request.method], error) from None
+    doubled = () if validation is FieldValidation.IGNORE else doubled_fields(request.body)
+    return WriteOptions(is_dry=is_dry_run(request), validation=validation, is_particular=True, doubled=doubled)
 
 
 def is_dry_run(request: Request) -> bool:
@@ -97,7 +161,7 @@ def is_dry_run(request: Request) -> bool:
         return False
     wish = request.query.get("dryRun", "")
     if wish not in ("", "All"):
-        raise invalid_kind("DryRun", "", "", [not_supported("dryRun", [wish], ("All",))])
+        raise invalid_options(_OPTIONS[request.method], not_supported("dryRun", [wish], ("All",)))
     return wish == "All"
 
 
@@ -107,6 +171,8 @@ class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str | None = None
+    api_version: str | None = None
     grace_period_seconds: int | None = None
     preconditions: Preconditions | None = None
     propagation_policy: str | None = None
@@ -115,32 +181,47 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _delete_options = msgspec.json.Decoder(DeleteOptions)
+_IS_WHOLE = re.compile(r"[-+]?[0-9]{1,18}", re.ASCII)
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 def read_delete_options(request: Request) -> DeleteOptions:
-    """From the body, or, as a shorthand, from the query."""
+    """From the body; without one, as a shorthand, from the query."""
+    options = _options_in_body(request) if request.body else _options_in_query(request)
+    policy = options.propagation_policy
+    if options.dry_run and options.dry_run != ["All"]:
+        raise invalid_options("DeleteOptions", not_supported("dryRun", options.dry_run, ("All",)))
+    if policy not in (None, *_POLICIES):
+        raise invalid_options("DeleteOptions", not_supported("propagationPolicy", policy, (*_POLICIES, "nil")))
+    if policy is not None and options.orphan_dependents is not None:
+        problem = "orphanDependents and deletionPropagation cannot be both set"
+        raise invalid_options("DeleteOptions", invalid("propagationPolicy", policy, problem))
+    return options
+
+
+def _options_in_body(request: Request) -> DeleteOptions:
     try:
-        options = _delete_options.decode(request.body) if request.body else _options_in_query(request)
+        options = _delete_options.decode(request.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise bad_request(f"DeleteOptions cannot be read: {problem}") from None
-    if options.propagation_policy not in (None, *_POLICIES):
-        raise invalid_kind(
-            "DeleteOptions", "", "", [not_supported("propagationPolicy", options.propagation_policy, _POLICIES)]
-        )
-    if options.dry_run or is_dry_run(request):
-        return msgspec.structs.replace(options, dry_run=["All"])
+        raise bad_request(f"{_NO_JSON}: {problem}") from None
+    if options.kind not in (None, "", "DeleteOptions"):
+        raise bad_request(f'no kind "{options.kind}" is registered for version "{options.api_version}"')
     return options
 
 
 def _options_in_query(request: Request) -> DeleteOptions:
     grace = request.query.get("gracePeriodSeconds")
     orphan = request.query.get("orphanDependents")
-    return msgspec.convert(
-        {
-            "gracePeriodSeconds": None if grace is None else int(grace) if grace.lstrip("-").isdigit() else grace,
-            "propagationPolicy": request.query.get("propagationPolicy"),
-            "orphanDependents": None if orphan is None else orphan == "true",
-        },
-        DeleteOptions,
+    return DeleteOptions(
+        grace_period_seconds=None if grace is None else whole_number(grace),
+        propagation_policy=request.query.get("propagationPolicy"),
+        orphan_dependents=None if orphan is None else orphan == "true",
+        dry_run=["All"] if is_dry_run(request) else None,
     )
+
+
+def whole_number(text: str) -> int:
+    """Raises 400 for what is no number."""
+    if not _IS_WHOLE.fullmatch(text):
+        raise bad_request(f"strconv.ParseInt: parsing {msgspec.json.encode(text).decode()}: invalid syntax")
+    return int(text)

@@ -23,6 +23,8 @@ Cells = list[Any]
 Row = Callable[[JsonObject, datetime], Cells]
 
 _NONE = "<none>"
+# Of built-in kinds almost all columns are texts to a real server, whatever is in them.
+_TYPES = {"Value": "integer", "Global-Default": "boolean"}
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ def layout_of(served: Served) -> Layout:
 def _definition(name: str) -> JsonObject:
     """A leading `+` marks a column that only `-o wide` shows."""
     is_wide, plain = name.startswith("+"), name.lstrip("+")
-    kind = "integer" if plain in ("Data", "Count", "Revision", "Value", "MinPods", "MaxPods", "Replicas") else "string"
+    kind = _TYPES.get(plain, "string")
     return {
         "name": plain,
         "type": kind,
@@ -240,8 +242,7 @@ def _revision(obj: JsonObject, now: datetime) -> Cells:
 
 def _priority_class(obj: JsonObject, now: datetime) -> Cells:
     policy = obj.get("preemptionPolicy", "PreemptLowerPriority")
-    is_default = "true" if obj.get("globalDefault") else "false"
-    return [obj["metadata"]["name"], obj.get("value", 0), is_default, _age(obj, now), policy]
+    return [obj["metadata"]["name"], obj.get("value", 0), bool(obj.get("globalDefault")), _age(obj, now), policy]
 
 
 def _definition_row(obj: JsonObject, now: datetime) -> Cells:

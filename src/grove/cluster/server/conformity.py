@@ -1,7 +1,7 @@
 """Does an object have the fields of its kind? Unknown ones are pruned, and reported as the client wishes.
 
-Our kinds are held to their schemas (`cluster/crds.py`). Of built-in kinds only `metadata` is known in full: other
-fields that no real server knows are kept, without a word.
+Our kinds are held to their schemas (`cluster/crds.py`), built-in kinds to tables of fields (`built_in_fields.py`), but
+those only for clients that say how they want fields validated, as kubectl does.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,8 @@ from grove.api.fielderrors import invalid as invalid_field
 from grove.api.meta import JsonObject
 from grove.cluster.crds import custom_kinds
 from grove.cluster.resources import Served
-from grove.cluster.server.bodies import FieldValidation
+from grove.cluster.server.bodies import FieldValidation, WriteOptions
+from grove.cluster.server.built_in_fields import without_unknown
 from grove.cluster.server.context import Context
 from grove.cluster.server.metadata import MetaShape
 from grove.cluster.server.status_errors import RefusedError, bad_request, invalid_kind
@@ -30,7 +31,7 @@ def without_unknown_fields(
     obj: JsonObject,
     old: JsonObject | None = None,
     *,
-    validation: FieldValidation,
+    options: WriteOptions,
     refusal: Refusal,
 ) -> JsonObject:
     """The object pruned and with its defaults; strict clients are refused, others warned."""
@@ -40,9 +41,15 @@ def without_unknown_fields(
         conformed = custom_kinds()[served.qualified].conformed(obj, old)
         result = conformed.obj
         unknown += conformed.unknown
-    if unknown and validation is not FieldValidation.IGNORE:
-        problems = [f'unknown field "{path}"' for path in unknown]
-        if validation is FieldValidation.STRICT:
+    elif options.is_particular:
+        result, others = without_unknown(served.qualified, obj)
+        unknown += tuple(others)
+    # A body is read from its beginning to its end; custom objects and what a patch makes are read by name.
+    shown = sorted(unknown) if served.is_custom or old is not None else unknown
+    problems = [f'unknown field "{path}"' for path in shown]
+    problems += [f'duplicate field "{path}"' for path in options.doubled]
+    if problems and options.validation is not FieldValidation.IGNORE:
+        if options.validation is FieldValidation.STRICT:
             raise refusal(served, obj, "strict decoding error: " + ", ".join(problems))
         context.warnings += problems
     return result
@@ -52,7 +59,16 @@ def schema_errors(served: Served, obj: JsonObject, old: JsonObject | None = None
     """What the schema of a custom kind has against the object; what was wrong in `old` already may stay."""
     if not served.is_custom:
         return []
-    return list(custom_kinds()[served.qualified].conformed(obj, old).errors)
+    errors = custom_kinds()[served.qualified].conformed(obj, old).errors
+    return [*errors, *_scale_errors(served, obj)]
+
+
+def _scale_errors(served: Served, obj: JsonObject) -> list[FieldError]:
+    """Whatever the schema says, what can be scaled is never negative."""
+    replicas = (obj.get("spec") or {}).get("replicas")
+    if served.scale_selector is None or not isinstance(replicas, int) or replicas >= 0:
+        return []
+    return [invalid_field(".spec.replicas", replicas, "should be a non-negative integer")]
 
 
 def _unknown_metadata(obj: JsonObject, old: JsonObject | None) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ class Context:
     ) -> None:
         self.store = store
         self.clock = clock
+        self.started_at = clock.now()
         self.random = random
         self.quotas = quotas
         self._admission = admission

@@ -15,6 +15,7 @@ from grove.cluster.server.status_errors import (
     invalid,
     method_not_allowed,
     not_found,
+    other_namespace,
 )
 from grove.cluster.server.targets import Target
 from grove.cluster.store import draft
@@ -29,7 +30,7 @@ def create(context: Context, target: Target, request: Request) -> Response:
     given = read_object(served, request)
     shape = read_shape(served, given)
     _check_place(target, shape)
-    given = without_unknown_fields(context, served, given, validation=options.validation, refusal=refused_body)
+    given = without_unknown_fields(context, served, given, options=options, refusal=refused_body)
     obj = _born(context, target, given, shape)
     name = obj["metadata"]["name"]
     if served.namespaced:
@@ -41,13 +42,14 @@ def create(context: Context, target: Target, request: Request) -> Response:
     context.quotas.check(served, target.namespace, obj)
     _check_name_is_free(context, served, target.namespace, name)
     if options.is_dry:
+        obj["metadata"].pop("resourceVersion", None)
         return Response(status=201, body=draft(target.namespace, name, obj, 0).data)
     return Response(status=201, body=context.store.put(served, target.namespace, name, obj).data)
 
 
 def _check_place(target: Target, shape: MetaShape) -> None:
     if target.served.namespaced and shape.namespace not in (None, "", target.namespace):
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise other_namespace()
     if shape.resource_version:
         raise bad_request("resourceVersion should not be set on objects to be created")
 

@@ -8,12 +8,13 @@ from datetime import timedelta
 import msgspec
 
 from grove.api.meta import JsonObject
-from grove.cluster.resources import NAMESPACES, PODS, Served
+from grove.cluster.resources import DEFINITIONS, NAMESPACES, PODS, Served
 from grove.cluster.server.bodies import DeleteOptions, read_delete_options
 from grove.cluster.server.context import Context
+from grove.cluster.server.definitions import fixed_definition
 from grove.cluster.server.metadata import wire_time
-from grove.cluster.server.read import find_entry, items_of, select_entries, selection_of
-from grove.cluster.server.status_errors import conflict, details_of, forbidden, method_not_allowed
+from grove.cluster.server.read import find_entry, items_of, list_metadata, select_entries, selection_of
+from grove.cluster.server.status_errors import conflict_of_kind, details_of, forbidden, method_not_allowed
 from grove.cluster.server.targets import Target
 from grove.cluster.store import Entry, draft
 from grove.kube.transport import Request, Response
@@ -49,7 +50,7 @@ def delete_collection(context: Context, target: Target, request: Request) -> Res
     entries = select_entries(context, target, selection_of(target, request))
     for entry in entries:
         _delete_entry(context, served, entry, options)
-    metadata = {"resourceVersion": str(context.store.revision)}
+    metadata = list_metadata(served, context.store.revision)
     head = msgspec.json.encode({"kind": served.list_kind, "apiVersion": served.api_version, "metadata": metadata})
     return Response(status=200, body=b'%b,"items":[%b]}' % (head[:-1], b",".join(items_of(target, entries))))
 
@@ -58,18 +59,21 @@ def _delete_entry(context: Context, served: Served, entry: Entry, options: Delet
     _check_preconditions(served, entry, options)
     if served is NAMESPACES:
         return _terminate_namespace(context, entry, options)
+    if served is DEFINITIONS:
+        raise fixed_definition(entry.name)
     metadata = _with_finalizers(entry.obj["metadata"], options)
     grace = _grace(served, entry.obj, options)
     leaving = _leaving(context, metadata, grace)
-    last = entry.obj if leaving == entry.obj["metadata"] else {**entry.obj, "metadata": leaving}
     is_gone = not leaving.get("finalizers") and not leaving["deletionGracePeriodSeconds"]
+    # Only pods are marked before they go at once; everything else goes as it was.
+    marked = entry.obj
+    if leaving != entry.obj["metadata"] and (served is PODS or not is_gone):
+        marked = {**entry.obj, "metadata": leaving}
     if options.dry_run:
-        return _Outcome(draft(entry.namespace, entry.name, last, entry.revision), is_gone)
-    if is_gone:
-        return _Outcome(context.store.remove(served, entry.namespace, entry.name, last), True)
-    if last is entry.obj:
-        return _Outcome(entry, False)
-    return _Outcome(context.store.put(served, entry.namespace, entry.name, last), False)
+        return _Outcome(draft(entry.namespace, entry.name, marked, entry.revision), is_gone)
+    if marked is not entry.obj:
+        entry = context.store.put(served, entry.namespace, entry.name, marked)
+    return _Outcome(context.store.remove(served, entry.namespace, entry.name) if is_gone else entry, is_gone)
 
 
 def _check_preconditions(served: Served, entry: Entry, options: DeleteOptions) -> None:
@@ -77,14 +81,14 @@ def _check_preconditions(served: Served, entry: Entry, options: DeleteOptions) -
     if wanted is None:
         return
     if wanted.uid is not None and wanted.uid != metadata["uid"]:
-        raise conflict(
+        raise conflict_of_kind(
             served,
             entry.name,
             f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({metadata['uid']}). "
             "The object might have been deleted and then recreated",
         )
     if wanted.resource_version is not None and wanted.resource_version != metadata["resourceVersion"]:
-        raise conflict(
+        raise conflict_of_kind(
             served,
             entry.name,
             f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the ResourceVersion "
@@ -153,7 +157,7 @@ def _terminate_namespace(context: Context, entry: Entry, options: DeleteOptions)
         raise forbidden(NAMESPACES, entry.name, "this namespace may not be deleted")
     metadata = _with_finalizers(entry.obj["metadata"], options)
     if "deletionTimestamp" not in metadata:
-        metadata = {**metadata, "deletionTimestamp": context.now(), "deletionGracePeriodSeconds": 0}
+        metadata = {**metadata, "deletionTimestamp": context.now()}
     terminating = {**entry.obj, "metadata": metadata, "status": {**entry.obj.get("status", {}), "phase": "Terminating"}}
     if options.dry_run or terminating == entry.obj:
         return _Outcome(draft(entry.namespace, entry.name, terminating, entry.revision), False)

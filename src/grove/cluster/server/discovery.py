@@ -55,6 +55,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[Subresource, ...] = ()
+    is_custom: bool = False
 
 
 def pages() -> dict[str, Page]:
@@ -143,6 +144,7 @@ def _offer(served: Served) -> Offer:
         short_names=custom.short_names if custom else _SHORT_NAMES.get(served.plural, ()),
         categories=custom.categories if custom else _CATEGORIES.get(served.plural, ()),
         subresources=tuple(_subresources(served)),
+        is_custom=served.is_custom,
     )
 
 
@@ -226,13 +228,13 @@ def _discovered_group(group: str) -> JsonObject:
         }
         for version in groups()[group]
     ]
-    return {"metadata": {"name": group, "creationTimestamp": None}, "versions": versions}
+    return {"metadata": {"name": group} if group else {}, "versions": versions}
 
 
 def _discovered(offer: Offer) -> JsonObject:
     found: JsonObject = {
         "resource": offer.plural,
-        "responseKind": {"group": offer.group, "version": offer.version, "kind": offer.kind},
+        "responseKind": _response_kind(offer, offer.kind),
         "scope": "Namespaced" if offer.namespaced else "Cluster",
         "singularResource": offer.kind.lower(),
         "verbs": offer.verbs,
@@ -244,12 +246,17 @@ def _discovered(offer: Offer) -> JsonObject:
 
 
 def _discovered_subresource(offer: Offer, subresource: Subresource) -> JsonObject:
-    kind = {
-        "group": subresource.group or offer.group,
-        "version": subresource.version or offer.version,
-        "kind": subresource.kind,
-    }
+    kind = _response_kind(offer, subresource.kind)
+    if subresource.group:
+        kind = {"group": subresource.group, "version": subresource.version, "kind": subresource.kind}
     return {"subresource": subresource.name, "responseKind": kind, "verbs": subresource.verbs}
+
+
+def _response_kind(offer: Offer, kind: str) -> JsonObject:
+    """Built-in groups leave out what stands above."""
+    if not offer.is_custom:
+        return {"group": "", "version": "", "kind": kind}
+    return {"group": offer.group, "version": offer.version, "kind": kind}
 
 
 # The legacy form

@@ -20,9 +20,10 @@ def finalize(context: Context, target: Target, request: Request) -> Response:
     entry = find_entry(context, target)
     metadata = entry.obj["metadata"]
     if shape.uid and shape.uid != metadata["uid"]:
-        raise other_uid(NAMESPACES, target.name, shape.uid, metadata["uid"])
+        raise other_uid(NAMESPACES, metadata, shape.uid)
     if shape.resource_version and shape.resource_version != metadata["resourceVersion"]:
         raise stale(NAMESPACES, target.name)
     new = {**entry.obj, "spec": {**entry.obj["spec"], "finalizers": finalizers}}
-    write = context.store.remove if is_released(new) else context.store.put
-    return Response(status=200, body=write(NAMESPACES, "", target.name, new).data)
+    if is_released(new):
+        return Response(status=200, body=context.store.remove(NAMESPACES, "", target.name).data)
+    return Response(status=200, body=context.store.put(NAMESPACES, "", target.name, new).data)

@@ -18,6 +18,7 @@ class Form(Enum):
     OBJECT = "Object"
     TABLE = "Table"
     METADATA = "PartialObjectMetadata"
+    METADATA_LIST = "PartialObjectMetadataList"
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -35,13 +36,13 @@ class Wish(msgspec.Struct, frozen=True):
         return wanted.get("g") == group and wanted.get("as") == kind and wanted.get("v") in versions
 
 
-def form_of(accept: str) -> Form:
+def form_of(accept: str, *, is_custom: bool = False) -> Form:
     """The first form asked for that can be given; raises 406 if there is none."""
-    return _form_of(accept) if accept else Form.OBJECT
+    return _form_of(accept, is_custom) if accept else Form.OBJECT
 
 
 @lru_cache(maxsize=256)
-def _form_of(accept: str) -> Form:
+def _form_of(accept: str, is_custom: bool) -> Form:
     for wish in wishes_of(accept):
         if not wish.is_json:
             continue
@@ -50,11 +51,15 @@ def _form_of(accept: str) -> Form:
                 return Form.OBJECT
             case "Table" if wish.asks_for("meta.k8s.io", "Table", ("v1", "v1beta1")):
                 return Form.TABLE
-            case "PartialObjectMetadata" | "PartialObjectMetadataList":
+            case "PartialObjectMetadata":
                 return Form.METADATA
+            case "PartialObjectMetadataList":
+                return Form.METADATA_LIST
             case _:
                 pass
-    raise not_acceptable()
+    # Built-in kinds look at the media type before they look at its parameters.
+    is_json = any(wish.is_json for wish in wishes_of(accept))
+    raise not_acceptable() if is_custom or is_json else not_representable()
 
 
 @lru_cache(maxsize=256)
@@ -70,18 +75,24 @@ def _wish(part: str) -> Wish:
 
 
 def not_acceptable() -> RefusedError:
-    return RefusedError(
-        406,
-        "NotAcceptable",
-        "only the following media types are accepted: application/json, "
-        "application/json;as=Table;g=meta.k8s.io;v=v1, application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-    )
+    return RefusedError(406, "NotAcceptable", "only the following media types are accepted: application/json")
 
 
-def metadata_only(body: bytes) -> bytes:
-    """An object or a list of objects, reduced to metadata."""
+def not_representable() -> RefusedError:
+    """The same, of built-in kinds."""
+    message = "406: Not Acceptable\n\nAvailable representations: application/json, application/json;stream=watch"
+    return RefusedError(406, "NotAcceptable", message, {})
+
+
+def metadata_only(body: bytes, form: Form) -> bytes:
+    """An object or a list of objects, reduced to metadata; raises 406 where one was asked for and it is the other."""
     found: JsonObject = msgspec.json.decode(body)
-    if "items" not in found:
+    is_list = "items" in found
+    if is_list is not (form is Form.METADATA_LIST):
+        what = "is a list" if is_list else "is not a list"
+        message = f"you requested {form.value}, but the requested object {what} ({found.get('kind')})"
+        raise RefusedError(406, "NotAcceptable", message)
+    if not is_list:
         return msgspec.json.encode(partial_object(found))
     items = [partial_object(item) for item in found["items"]]
     head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": found["metadata"]}

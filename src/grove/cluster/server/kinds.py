@@ -1,14 +1,25 @@
 """Which rules each kind adds to those of `metadata.py`: preparation and validation, at creation and at an update.
 
-Pods have a file of their own. Our kinds are defaulted and validated by admission, which the server is given.
+Pods, configs and definitions have files of their own. Our kinds are defaulted and validated by admission, which the
+server is given.
 """
 
 from grove.api.fielderrors import FieldError, invalid, required
 from grove.api.meta import JsonObject
 from grove.api.quantities import QuantityError, parse_milli
 from grove.cluster.resources import Served
+from grove.cluster.server.configs import config_change_errors, config_errors, prepared_config
 from grove.cluster.server.context import Context
+from grove.cluster.server.definitions import check_exists, check_unchanged
+from grove.cluster.server.leases import check_lease_times, lease_errors
 from grove.cluster.server.pods import new_pod_errors, pod_update_errors, prepared_pod, prepared_pod_update
+from grove.cluster.server.priorities import prepared_class, priority_change_errors, priority_errors
+from grove.cluster.server.services import (
+    prepared_service,
+    prepared_service_update,
+    service_change_errors,
+    service_errors,
+)
 from grove.cluster.server.status_errors import immutable, unsupported_field
 
 
@@ -20,9 +31,17 @@ def prepared_for_creation(context: Context, served: Served, obj: JsonObject) -> 
         case "namespaces":
             return _prepared_namespace(obj)
         case "services":
-            return _prepared_service(obj)
+            return prepared_service(obj)
+        case "leases.coordination.k8s.io":
+            check_lease_times(obj)
+            return obj
+        case "priorityclasses.scheduling.k8s.io":
+            return prepared_class(obj)
+        case "configmaps" | "secrets":
+            return prepared_config(served, obj)
         case "customresourcedefinitions.apiextensions.k8s.io":
-            return _prepared_crd(context, obj)
+            check_exists(context, obj["metadata"]["name"])
+            return obj
         case "nodes":
             # A kubelet registers its node with a status.
             return obj
@@ -36,13 +55,20 @@ def creation_errors(served: Served, obj: JsonObject) -> list[FieldError]:
     match served.qualified:
         case "pods":
             return new_pod_errors(obj)
+        case "configmaps" | "secrets":
+            return config_errors(obj)
         case "resourcequotas":
             return _quota_errors(obj)
+        case "services":
+            return service_errors(obj)
+        case "leases.coordination.k8s.io":
+            return lease_errors(obj)
+        case "events":
+            return _event_errors(obj)
         case "priorityclasses.scheduling.k8s.io":
-            is_number = isinstance(obj.get("value", 0), int)
-            return [] if is_number else [invalid("value", obj["value"], "must be an integer")]
+            return priority_errors(obj)
         case "controllerrevisions.apps":
-            return [] if isinstance(obj.get("revision"), int) else [required("revision", "must be an integer")]
+            return _revision_errors(obj)
         case _:
             return []
 
@@ -51,9 +77,19 @@ def prepared_for_update(served: Served, old: JsonObject, new: JsonObject) -> Jso
     match served.qualified:
         case "pods":
             return prepared_pod_update(old, new)
+        case "configmaps" | "secrets":
+            return prepared_config(served, new)
+        case "services":
+            return prepared_service_update(old, new)
+        case "leases.coordination.k8s.io":
+            check_lease_times(new)
+            return new
         case "namespaces":
             labels = {**(new["metadata"].get("labels") or {}), **_name_label(old)}
             return {**new, "metadata": {**new["metadata"], "labels": labels}, "spec": old["spec"]}
+        case "customresourcedefinitions.apiextensions.k8s.io":
+            check_unchanged(old, new)
+            return new
         case _:
             return new
 
@@ -62,10 +98,16 @@ def update_errors(served: Served, old: JsonObject, new: JsonObject) -> list[Fiel
     match served.qualified:
         case "pods":
             return pod_update_errors(old, new)
+        case "configmaps" | "secrets":
+            return config_change_errors(old, new)
         case "resourcequotas":
             return _quota_errors(new)
+        case "services":
+            return service_change_errors(old, new) + service_errors(new)
+        case "leases.coordination.k8s.io":
+            return lease_errors(new)
         case "priorityclasses.scheduling.k8s.io":
-            return _changed(old, new, "value", "preemptionPolicy")
+            return priority_change_errors(old, new)
         case "controllerrevisions.apps":
             return _changed(old, new, "data")
         case _:
@@ -91,22 +133,19 @@ def _name_label(obj: JsonObject) -> dict[str, str]:
     return {"kubernetes.io/metadata.name": obj["metadata"]["name"]}
 
 
-def _prepared_service(obj: JsonObject) -> JsonObject:
-    defaults = {"type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster"}
-    spec = obj.get("spec") or {}
-    return {**obj, "spec": {**defaults, **spec}, "status": {"loadBalancer": {}}}
+def _event_errors(obj: JsonObject) -> list[FieldError]:
+    """An event stands beside its object; those of cluster-wide ones stand in `default`."""
+    about = obj.get("involvedObject") or {}
+    namespace = about.get("namespace", "") if isinstance(about, dict) else ""
+    home = obj["metadata"]["namespace"]
+    if namespace == home or (not namespace and home == "default"):
+        return []
+    return [invalid("involvedObject.namespace", namespace, "does not match event.namespace")]
 
 
-def _prepared_crd(context: Context, obj: JsonObject) -> JsonObject:
-    conditions = [
-        {"type": type_, "status": "True", "lastTransitionTime": context.now(), "reason": reason, "message": message}
-        for type_, reason, message in (
-            ("NamesAccepted", "NoConflicts", "no conflicts found"),
-            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        )
-    ]
-    spec = obj.get("spec") or {}
-    return {**obj, "status": {"conditions": conditions, "acceptedNames": spec.get("names", {})}}
+def _revision_errors(obj: JsonObject) -> list[FieldError]:
+    errors = [] if isinstance(obj.get("revision"), int) else [required("revision", "must be an integer")]
+    return errors if obj.get("data") is not None else [*errors, required("data", "data is mandatory")]
 
 
 def _quota_errors(obj: JsonObject) -> list[FieldError]:
@@ -121,5 +160,5 @@ def _quota_errors(obj: JsonObject) -> list[FieldError]:
         except QuantityError:
             is_legal = False
         if not is_legal:
-            errors.append(invalid(f"spec.hard[{name}]", quantity, "must be a quantity of at least 0"))
+            errors.append(invalid(f"spec.hard[{name}]", quantity, "must be greater than or equal to 0"))
     return errors

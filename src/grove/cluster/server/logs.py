@@ -1,58 +1,84 @@
-"""GET pods/NAME/log: what a container wrote. The server keeps no logs; whoever runs the containers is asked."""
+"""GET pods/NAME/log: what a container wrote. The server keeps no logs; whoever runs the containers is asked.
 
-from datetime import timedelta
+With `follow=true` the answer is a stream: `log_stream.py`.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import msgspec
 
+from grove.api.fielderrors import FieldError, forbidden, invalid
 from grove.api.meta import JsonObject
 from grove.cluster.server.context import Context
 from grove.cluster.server.loose import items, part
 from grove.cluster.server.read import find_entry
-from grove.cluster.server.status_errors import RefusedError, bad_request
+from grove.cluster.server.status_errors import RefusedError, bad_request, invalid_kind
 from grove.cluster.server.targets import Target
 from grove.kube.transport import Request, Response
 
+TEXT = {"Content-Type": "text/plain; charset=utf-8"}
+
 
 class LogLine(msgspec.Struct, frozen=True):
-    """`written_at` as on the wire, in UTC: such texts sort like the instants they name."""
+    """`written_at` as on the wire, in UTC."""
 
     written_at: str
     text: str
 
 
 class LogSource(Protocol):
-    """Whoever runs containers and remembers what they wrote."""
+    """Whoever runs containers and remembers what they wrote: of the run that a container's state tells of.
 
-    def lines(self, pod: JsonObject, container: str) -> tuple[LogLine, ...]: ...
+    `state` is the container's present one, or its last one: one run each. Later answers about a run have what is new.
+    """
+
+    def lines(self, pod: JsonObject, container: str, state: JsonObject) -> tuple[LogLine, ...]: ...
 
 
 class NoLogs:
     """For clusters whose pods nobody runs."""
 
-    def lines(self, pod: JsonObject, container: str) -> tuple[LogLine, ...]:
+    def lines(self, pod: JsonObject, container: str, state: JsonObject) -> tuple[LogLine, ...]:
         raise RefusedError(501, "NotImplemented", "logs are not kept by the kubelet of this cluster")
 
 
 NO_LOGS = NoLogs()
 
 
+class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client wants to see, checked."""
+
+    container: str = ""
+    is_previous: bool = False
+    has_times: bool = False
+    since: datetime | None = None
+    tail: int | None = None
+    limit: int | None = None
+
+    def selected(self, lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
+        """Those written late enough, and of them the last ones."""
+        if self.since is not None:
+            lines = tuple(line for line in lines if _instant(line.written_at) >= self.since)
+        return lines if self.tail is None else lines[max(len(lines) - self.tail, 0) :]
+
+    def shown(self, line: LogLine) -> str:
+        return f"{line.written_at} {line.text}" if self.has_times else line.text
+
+
 def read_log(context: Context, target: Target, request: Request, source: LogSource) -> Response:
     pod = find_entry(context, target).obj
-    query = request.query
-    container = _container(pod, query.get("container", ""))
-    if query.get("follow") in ("true", "1"):
-        raise RefusedError(501, "NotImplemented", "following logs is not possible on this cluster: leave out -f")
-    if query.get("previous") in ("true", "1"):
-        raise bad_request(f'previous terminated container "{container}" in pod "{target.name}" not found')
-    _check_started(pod, container)
-    lines = _selected(context, request, source.lines(pod, container))
-    has_times = query.get("timestamps") in ("true", "1")
-    text = "".join(f"{line.written_at} {line.text}\n" if has_times else f"{line.text}\n" for line in lines)
-    return Response(status=200, body=_cut(request, text), headers={"Content-Type": "text/plain; charset=utf-8"})
+    options = read_log_options(context, target, request)
+    container = chosen_container(pod, options.container)
+    if not is_somewhere(pod):
+        return Response(status=204, headers=TEXT)
+    lines = source.lines(pod, container, chosen_run(pod, container, options))
+    text = "".join(f"{options.shown(line)}\n" for line in options.selected(lines)).encode()
+    return Response(status=200, body=text[: options.limit], headers=TEXT)
 
 
-def _container(pod: JsonObject, wanted: str) -> str:
+def chosen_container(pod: JsonObject, wanted: str) -> str:
     name, spec = pod["metadata"]["name"], pod["spec"]
     names = [each["name"] for field in ("containers", "initContainers") for each in items(spec.get(field))]
     if wanted:
@@ -64,38 +90,83 @@ def _container(pod: JsonObject, wanted: str) -> str:
     raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]")
 
 
-def _check_started(pod: JsonObject, container: str) -> None:
-    status = part(pod.get("status"))
-    found = items(status.get("containerStatuses")) + items(status.get("initContainerStatuses"))
-    state = next((part(each.get("state")) for each in found if each.get("name") == container), {})
-    if "running" in state or "terminated" in state:
-        return
+def is_somewhere(pod: JsonObject) -> bool:
+    """Without a node nobody could be asked: the answer is empty, and no error."""
+    return bool(part(pod.get("spec")).get("nodeName"))
+
+
+def chosen_run(pod: JsonObject, container: str, options: LogOptions) -> JsonObject:
+    """The state that tells of the run which is asked for; raises 400 if there was none."""
     name = pod["metadata"]["name"]
-    if not part(pod.get("spec")).get("nodeName"):
-        raise bad_request(f"pod {name} does not have a host assigned")
+    status = container_status(pod, container)
+    last = part(status.get("lastState"))
+    if options.is_previous:
+        if "terminated" not in last:
+            raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+        return last
+    state = part(status.get("state"))
+    if "running" in state or "terminated" in state:
+        return state
+    if "terminated" in last:
+        # Between two runs: the last one is all there is.
+        return last
     why = part(state.get("waiting")).get("reason") or "ContainerCreating"
     raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {why}')
 
 
-def _selected(context: Context, request: Request, lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
-    since = request.query.get("sinceTime", "")
-    if seconds := _number(request, "sinceSeconds"):
-        since = (context.clock.now() - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if since:
-        lines = tuple(line for line in lines if line.written_at >= since)
-    last = _number(request, "tailLines")
-    return lines if last is None else lines[max(len(lines) - last, 0) :]
+def container_status(pod: JsonObject, container: str) -> JsonObject:
+    status = part(pod.get("status"))
+    found = items(status.get("containerStatuses")) + items(status.get("initContainerStatuses"))
+    return next((each for each in found if each.get("name") == container), {})
 
 
-def _cut(request: Request, text: str) -> bytes:
-    limit = _number(request, "limitBytes")
-    return text.encode() if limit is None else text.encode()[:limit]
+def read_log_options(context: Context, target: Target, request: Request) -> LogOptions:
+    query = request.query
+    seconds, tail, limit = (_number(query, field) for field in ("sinceSeconds", "tailLines", "limitBytes"))
+    since_time = query.get("sinceTime", "")
+    errors: list[FieldError] = []
+    if tail is not None and tail < 0:
+        errors.append(invalid("tailLines", tail, "must be greater than or equal to 0"))
+    errors += [
+        invalid(field, value, "must be greater than 0")
+        for field, value in (("limitBytes", limit), ("sinceSeconds", seconds))
+        if value is not None and value < 1
+    ]
+    if seconds is not None and since_time:
+        errors.append(forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    if errors:
+        raise invalid_kind("PodLogOptions", "", target.name, errors)
+    since = _instant(since_time) if since_time else None
+    if seconds is not None:
+        # A line carries whole seconds: one of this second is not older than it.
+        since = (context.clock.now() - timedelta(seconds=seconds)).replace(microsecond=0)
+    return LogOptions(
+        container=query.get("container", ""),
+        is_previous=is_yes(query.get("previous", "")),
+        has_times=is_yes(query.get("timestamps", "")),
+        since=since,
+        tail=tail,
+        limit=limit,
+    )
 
 
-def _number(request: Request, field: str) -> int | None:
-    text = request.query.get(field, "")
+def is_yes(text: str) -> bool:
+    return text in ("true", "1")
+
+
+def _instant(text: str) -> datetime:
+    try:
+        found = msgspec.convert(text, datetime)
+    except msgspec.ValidationError:
+        raise bad_request(f'sinceTime: Invalid value: "{text}": must be a time such as 2026-01-02T15:04:05Z') from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _number(query: Mapping[str, str], field: str) -> int | None:
+    text = query.get(field, "")
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise bad_request(f'{field}: Invalid value: "{text}": must be a non-negative integer')
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)

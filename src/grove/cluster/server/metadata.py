@@ -11,14 +11,15 @@ from typing import Any
 
 import msgspec
 
-from grove.api.fielderrors import FieldError, forbidden, invalid, required
+from grove.api.fielderrors import ErrorKind, FieldError, forbidden, invalid, required, type_invalid
 from grove.api.meta import JsonObject
+from grove.cluster.crds import type_name
 from grove.cluster.resources import Served
-from grove.cluster.server.status_errors import bad_request, immutable
+from grove.cluster.server.status_errors import UnreadableError, immutable
+from grove.cluster.server.status_errors import invalid as invalid_object
 
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
-_DNS_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 
 _LABEL_WORDS = (
@@ -29,15 +30,14 @@ _SUBDOMAIN_WORDS = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_DNS_SUBDOMAIN}')"
 )
-_DNS_1035_WORDS = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-    f"regex used for validation is '{_DNS_1035}')"
-)
 _QUALIFIED_WORDS = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_KEY_WORDS = (
+    _QUALIFIED_WORDS.replace("name part", "a valid label key", 1)
+    + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
 )
 _VALUE_WORDS = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
@@ -46,8 +46,9 @@ _VALUE_WORDS = (
 )
 _IS_DNS_LABEL = re.compile(_DNS_LABEL)
 _IS_DNS_SUBDOMAIN = re.compile(_DNS_SUBDOMAIN)
-_IS_DNS_1035 = re.compile(_DNS_1035)
 _IS_QUALIFIED_PART = re.compile(_QUALIFIED_PART)
+_OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
+_STANDARD_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
 _ANNOTATIONS_LIMIT = 256 * 1024
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_GENERATED_BASE = 58
@@ -82,27 +83,37 @@ class MetaShape(msgspec.Struct, frozen=True, rename="camel"):
     managed_fields: Any = None
 
 
-_USERS_FIELDS = ("labels", "annotations", "ownerReferences", "finalizers")
+_USERS_FIELDS = ("generateName", "labels", "annotations", "ownerReferences", "finalizers")
 
 
 def read_shape(served: Served, obj: JsonObject) -> MetaShape:
-    """Raises 400 where the types are wrong."""
+    """Raises 400 where the types are wrong; of our kinds, whose schemas know spec and status, 422."""
     check_parts(served, obj)
+    metadata = obj.get("metadata")
     try:
-        return msgspec.convert(obj.get("metadata") or {}, MetaShape)
+        return msgspec.convert({} if metadata is None else metadata, MetaShape)
     except msgspec.ValidationError as problem:
-        raise unreadable(served, str(problem).replace("`$.", "`$.metadata.").replace("`$`", "`$.metadata`")) from None
+        where = str(problem).replace("`$.", "`$.metadata.").replace("`$`", "`$.metadata`")
+        raise unreadable(served, f"json: {where}") from None
 
 
 def check_parts(served: Served, obj: JsonObject) -> None:
-    """Raises 400 unless spec and status, where there are any, are objects."""
+    """Raises 400 or 422 unless spec and status, where there are any, are objects."""
     for part in ("spec", "status"):
-        if not isinstance(obj.get(part, {}), dict):
-            raise unreadable(served, f"Expected `object` - at `$.{part}`")
+        value = obj.get(part, {})
+        if isinstance(value, dict):
+            continue
+        if not served.is_custom:
+            raise unreadable(served, f"json: Expected `object` - at `$.{part}`")
+        metadata = obj.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else ""
+        given = type_name(value)
+        error = type_invalid(part, given, f'{part} in body must be of type object: "{given}"')
+        raise invalid_object(served, str(name or ""), [error])
 
 
-def unreadable(served: Served, why: str) -> Exception:
-    return bad_request(f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: json: {why}')
+def unreadable(served: Served, why: str) -> UnreadableError:
+    return UnreadableError(served.kind, served.version, served.kind, why)
 
 
 def born_metadata(served: Served, namespace: str, shape: MetaShape, given: JsonObject, random: Random) -> JsonObject:
@@ -145,19 +156,21 @@ def metadata_errors(served: Served, metadata: JsonObject) -> list[FieldError]:
         errors += _annotation_errors(annotations)
     if owners := metadata.get("ownerReferences"):
         errors += _owner_errors(owners)
-    for finalizer in metadata.get("finalizers") or ():
+    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         if problem := label_key_problem(finalizer):
             errors.append(invalid("metadata.finalizers", finalizer, problem))
+        elif "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            problem = "name is neither a standard finalizer name nor is it fully qualified"
+            errors.append(invalid(f"metadata.finalizers[{index}]", finalizer, problem))
     return errors
 
 
 def updated_metadata(old: JsonObject, new: JsonObject) -> tuple[JsonObject, list[FieldError]]:
     """The new metadata with everything that only the server decides as it was; and what was wrong with the attempt."""
-    errors = [
-        immutable(f"metadata.{field}", new[field])
-        for field in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-        if new.get(field) is not None and new[field] != old.get(field)
-    ]
+    errors = []
+    if "deletionTimestamp" not in old:
+        fields = ("deletionTimestamp", "deletionGracePeriodSeconds")
+        errors = [immutable(f"metadata.{field}", new[field]) for field in fields if new.get(field) is not None]
     metadata = {key: value for key, value in old.items() if key not in _USERS_FIELDS}
     for field in _USERS_FIELDS:
         if value := new.get(field):
@@ -187,17 +200,22 @@ def _name_errors(served: Served, metadata: JsonObject) -> list[FieldError]:
     name = metadata["name"]
     if not name:
         return [required("metadata.name", "name or generateName is required")]
-    problem = name_problem(served.qualified, name)
-    return [invalid("metadata.name", name, problem)] if problem else []
+    errors = []
+    if beginning := metadata.get("generateName"):
+        # What will follow is legal, also behind a dash.
+        complete = f"{beginning[:-1]}a" if beginning.endswith("-") else beginning
+        if problem := name_problem(served.qualified, complete):
+            errors.append(invalid("metadata.generateName", beginning, problem))
+    if problem := name_problem(served.qualified, name):
+        errors.append(invalid("metadata.name", name, problem))
+    return errors
 
 
 def name_problem(qualified: str, name: str) -> str:
     """What is wrong with an object's name, or nothing."""
     match qualified:
-        case "namespaces":
-            return dns_label_problem(name)
-        case "services":
-            return _pattern_problem(name, _IS_DNS_1035, 63, _DNS_1035_WORDS)
+        case "namespaces" | "services":
+            return "must not contain dots" if "." in name else dns_label_problem(name)
         case _:
             return dns_subdomain_problem(name)
 
@@ -221,7 +239,11 @@ def _pattern_problem(text: str, pattern: re.Pattern[str], longest: int, words: s
 @lru_cache(maxsize=16384)
 def label_key_problem(key: str) -> str:
     """What is wrong with a qualified name (a label key, a finalizer, a gate), or nothing."""
-    prefix, slash, name = key.rpartition("/")
+    prefix, slash, name = key.partition("/")
+    if not slash:
+        prefix, name = "", key
+    if "/" in name:
+        return _KEY_WORDS
     if slash and not prefix:
         return "prefix part must be non-empty"
     if prefix and (problem := dns_subdomain_problem(prefix)):
@@ -229,14 +251,14 @@ def label_key_problem(key: str) -> str:
     if not name:
         return "name part must be non-empty"
     if len(name) > 63:
-        return "name part must be no more than 63 characters"
+        return "name part must be no more than 63 bytes"
     return "" if _IS_QUALIFIED_PART.fullmatch(name) else _QUALIFIED_WORDS
 
 
 @lru_cache(maxsize=16384)
 def label_value_problem(value: str) -> str:
     if len(value) > 63:
-        return "must be no more than 63 characters"
+        return "must be no more than 63 bytes"
     return "" if not value or _IS_QUALIFIED_PART.fullmatch(value) else _VALUE_WORDS
 
 
@@ -258,27 +280,25 @@ def _annotation_errors(annotations: dict[str, str]) -> list[FieldError]:
             errors.append(invalid("metadata.annotations", key, problem))
         size += len(key) + len(value)
     if size > _ANNOTATIONS_LIMIT:
-        errors.append(invalid("metadata.annotations", "", f"must have at most {_ANNOTATIONS_LIMIT} bytes"))
+        detail = f"may not be more than {_ANNOTATIONS_LIMIT} bytes"
+        errors.append(FieldError(path="metadata.annotations", kind=ErrorKind.TOO_LONG, detail=detail))
     return errors
 
 
 def _owner_errors(owners: list[JsonObject]) -> list[FieldError]:
     errors = []
     controllers = []
-    for owner in owners:
-        for field in ("apiVersion", "kind", "name", "uid"):
-            if not owner.get(field):
-                errors.append(invalid(f"metadata.ownerReferences.{field}", "", "must not be empty"))
+    for index, owner in enumerate(owners):
+        path = f"metadata.ownerReferences[{index}]"
+        errors += [required(f"{path}.{field}", "must not be empty") for field in _OWNER_FIELDS if not owner.get(field)]
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            errors.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
-            controllers.append(owner)
+            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
     if len(controllers) > 1:
-        names = [f"{owner.get('kind')} {owner.get('name')}" for owner in controllers]
-        errors.append(
-            invalid(
-                "metadata.ownerReferences",
-                controllers,
-                "Only one reference can have Controller set to true. Found "
-                f'"true" in references for {names[0]} and {names[1]}',
-            )
+        problem = (
+            "Only one reference can have Controller set to true. Found "
+            f'"true" in references for {controllers[0]} and {controllers[1]}'
         )
+        errors.append(invalid("metadata.ownerReferences", owners, problem))
     return errors

@@ -3,7 +3,6 @@
 import msgspec
 
 from grove.api.meta import JsonObject
-from grove.cluster.server.loose import part
 
 API_VERSION = "events.k8s.io/v1"
 
@@ -26,14 +25,13 @@ def newer_line(line: bytes) -> bytes:
 
 
 def newer_event(event: JsonObject) -> JsonObject:
-    source = part(event.get("source"))
     newer = {
         "kind": "Event",
         "apiVersion": API_VERSION,
         "metadata": event["metadata"],
         "eventTime": event.get("eventTime"),
         "series": event.get("series"),
-        "reportingController": event.get("reportingComponent") or source.get("component"),
+        "reportingController": event.get("reportingComponent"),
         "reportingInstance": event.get("reportingInstance"),
         "action": event.get("action"),
         "reason": event.get("reason"),

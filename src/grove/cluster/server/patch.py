@@ -3,16 +3,24 @@
 from typing import Any
 
 from grove.api.meta import JsonObject
-from grove.cluster.patches import PatchConflictError, PatchInvalidError
+from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
 from grove.cluster.patches.json_patch import apply_json_patch
 from grove.cluster.patches.merge import apply_merge_patch
 from grove.cluster.patches.strategic import apply_strategic_patch
 from grove.cluster.resources import Served
-from grove.cluster.server.bodies import decode_json, read_write_options
+from grove.cluster.server.bodies import decode_patch, read_write_options
 from grove.cluster.server.conformity import refused_patch
 from grove.cluster.server.context import Context
 from grove.cluster.server.read import find_entry
-from grove.cluster.server.status_errors import bad_request, rejected_patch, unsupported_media_type
+from grove.cluster.server.status_errors import (
+    UnreadableError,
+    bad_request,
+    rejected_patch,
+    too_large,
+    undeterminable,
+    unsupported_media_type,
+    unsupported_patch_type,
+)
 from grove.cluster.server.targets import Target
 from grove.cluster.server.update import change_object
 from grove.kube import transport
@@ -27,7 +35,13 @@ def patch(context: Context, target: Target, request: Request) -> Response:
     check_patch_type(target.served, request)
     entry = find_entry(context, target)
     candidate = patched(target.served, request, entry.obj)
-    changed = change_object(context, target, entry, candidate, options, refusal=refused_patch)
+    if not candidate["metadata"].get("name"):
+        raise undeterminable(target.name)
+    try:
+        changed = change_object(context, target, entry, candidate, options, refusal=refused_patch)
+    except UnreadableError as unreadable:
+        # It was readable before: the patch is to blame.
+        raise refused_patch(target.served, candidate, unreadable.problem) from None
     return Response(status=200, body=changed.data)
 
 
@@ -35,7 +49,7 @@ def check_patch_type(served: Served, request: Request) -> None:
     """Raises 415; also for server-side apply, which would otherwise create what is not there."""
     accepted = _ACCEPTED_CUSTOM if served.is_custom else _ACCEPTED
     if _patch_type(request) not in accepted:
-        raise unsupported_media_type(accepted)
+        raise unsupported_media_type(accepted) if served.is_custom else unsupported_patch_type()
 
 
 def _patch_type(request: Request) -> str:
@@ -46,13 +60,15 @@ def patched(served: Served, request: Request, obj: JsonObject) -> JsonObject:
     """The object that the patch in the body makes of `obj`; parts it does not touch are shared."""
     check_patch_type(served, request)
     try:
-        result = _apply(_patch_type(request), obj, decode_json(request))
+        result = _apply(_patch_type(request), obj, decode_patch(request))
     except PatchInvalidError as problem:
         raise bad_request(str(problem)) from None
-    except PatchConflictError as problem:
-        raise rejected_patch(str(problem)) from None
+    except PatchTooLongError as problem:
+        raise too_large(str(problem)) from None
+    except PatchConflictError:
+        raise rejected_patch() from None
     if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
-        raise bad_request("the patch leaves no object with metadata")
+        raise undeterminable(obj["metadata"]["name"])
     return result
 
 

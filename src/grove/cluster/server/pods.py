@@ -1,6 +1,7 @@
 """The rules of pods: defaults, what a new pod must have, what may still change afterwards.
 
-Not here: binding (`bind.py`), deletion with its grace (`delete.py`), quotas (`quota.py`).
+Not here: where a pod may go (`pod_placement.py`), what it may ask for (`pod_resources.py`), binding (`bind.py`),
+deletion with its grace (`delete.py`), quotas (`quota.py`).
 """
 
 from typing import Any
@@ -9,24 +10,25 @@ import msgspec
 
 from grove.api.fielderrors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from grove.api.meta import JsonObject
-from grove.api.quantities import QuantityError, parse_milli
 from grove.cluster.resources import PODS, PRIORITY_CLASSES
 from grove.cluster.server.context import Context
 from grove.cluster.server.metadata import dns_label_problem, label_key_problem, unreadable
+from grove.cluster.server.pod_placement import (
+    Affinity,
+    Toleration,
+    affinity_errors,
+    node_selector_errors,
+    toleration_errors,
+)
+from grove.cluster.server.pod_resources import Resources, quantity_problem, resource_errors
+from grove.cluster.server.priorities import BUILT_IN_PRIORITIES, DEFAULT_PREEMPTION
 from grove.cluster.server.status_errors import forbidden as forbidden_request
-
-Quantities = dict[str, str | int | float]
-
-
-class _Resources(msgspec.Struct, frozen=True):
-    requests: Quantities | None = None
-    limits: Quantities | None = None
 
 
 class _Container(msgspec.Struct, frozen=True):
     name: str | None = None
     image: str | None = None
-    resources: _Resources | None = None
+    resources: Resources | None = None
     ports: list[dict[str, Any]] | None = None
 
 
@@ -42,8 +44,8 @@ class PodShape(msgspec.Struct, frozen=True, rename="camel"):
     scheduling_gates: list[_Gate] | None = None
     node_name: str | None = None
     node_selector: dict[str, str] | None = None
-    affinity: dict[str, Any] | None = None
-    tolerations: list[dict[str, Any]] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
     restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     priority_class_name: str | None = None
@@ -62,7 +64,14 @@ def pod_shape(obj: JsonObject) -> PodShape:
     try:
         return msgspec.convert(obj.get("spec") or {}, PodShape)
     except msgspec.ValidationError as problem:
-        raise unreadable(PODS, str(problem).replace("`$", "`$.spec")) from None
+        raise unreadable(PODS, "json: " + str(problem).replace("`$", "`$.spec")) from None
+
+
+def _check_quantities(shape: PodShape) -> None:
+    """Raises 400 for what is no quantity at all."""
+    for container in shape.all_containers:
+        if container.resources is not None and (words := quantity_problem(container.resources)):
+            raise unreadable(PODS, words)
 
 
 # Defaults
@@ -85,15 +94,18 @@ _PATIENCE: list[JsonObject] = [
 def prepared_pod(context: Context, obj: JsonObject) -> JsonObject:
     """A new pod with its defaults, its priority and its first status."""
     shape = pod_shape(obj)
+    _check_quantities(shape)
     spec = _with_defaults(obj.get("spec") or {})
     spec |= _priority(context, obj["metadata"]["name"], shape)
-    return {**obj, "spec": spec, "status": _first_status(shape)}
+    return {**obj, "spec": spec, "status": _first_status(shape, context.now())}
 
 
 def _with_defaults(spec: JsonObject) -> JsonObject:
     if None in spec.values():
         spec = {key: value for key, value in spec.items() if value is not None}
     filled = {**_SPEC_DEFAULTS, **spec}
+    if filled["terminationGracePeriodSeconds"] < 0:
+        filled["terminationGracePeriodSeconds"] = 1
     for field in ("containers", "initContainers"):
         if field in filled:
             filled[field] = [_container_with_defaults(container) for container in filled[field]]
@@ -139,22 +151,19 @@ def _resources_with_defaults(resources: JsonObject) -> JsonObject:
     return {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
 
 
-_BUILT_IN_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-
-
 def _priority(context: Context, pod_name: str, shape: PodShape) -> JsonObject:
     """What the priority class means in numbers; raises 403 where there is no such class."""
     name = shape.priority_class_name or _global_default(context)
-    if name in _BUILT_IN_PRIORITIES:
-        value, policy = _BUILT_IN_PRIORITIES[name], "PreemptLowerPriority"
+    if name in BUILT_IN_PRIORITIES:
+        value, policy = BUILT_IN_PRIORITIES[name], DEFAULT_PREEMPTION
     elif name:
         found = context.store.table(PRIORITY_CLASSES).find("", name)
         if found is None:
             raise forbidden_request(PODS, pod_name, f"no PriorityClass with name {name} was found")
         value = found.obj.get("value", 0)
-        policy = found.obj.get("preemptionPolicy", "PreemptLowerPriority")
+        policy = found.obj.get("preemptionPolicy", DEFAULT_PREEMPTION)
     else:
-        value, policy = 0, "PreemptLowerPriority"
+        value, policy = 0, DEFAULT_PREEMPTION
     if shape.priority not in (None, value):
         raise forbidden_request(
             PODS,
@@ -162,8 +171,15 @@ def _priority(context: Context, pod_name: str, shape: PodShape) -> JsonObject:
             f"the integer value of priority ({shape.priority}) must not be provided in pod spec; "
             f"priority admission controller computed {value} from the given PriorityClass name",
         )
+    if shape.preemption_policy not in (None, policy):
+        raise forbidden_request(
+            PODS,
+            pod_name,
+            f"the string value of PreemptionPolicy ({shape.preemption_policy}) must not be provided in pod spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name",
+        )
     resolved: JsonObject = {"priorityClassName": name} if name else {}
-    return {**resolved, "priority": value, "preemptionPolicy": shape.preemption_policy or policy}
+    return {**resolved, "priority": value, "preemptionPolicy": policy}
 
 
 def _global_default(context: Context) -> str:
@@ -178,16 +194,15 @@ _GATED: JsonObject = {
     "type": "PodScheduled",
     "status": "False",
     "lastProbeTime": None,
-    "lastTransitionTime": None,
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
 
 
-def _first_status(shape: PodShape) -> JsonObject:
+def _first_status(shape: PodShape, now: str) -> JsonObject:
     status: JsonObject = {"phase": "Pending"}
     if shape.scheduling_gates:
-        status["conditions"] = [_GATED]
+        status["conditions"] = [{**_GATED, "lastTransitionTime": now}]
     status["qosClass"] = _qos_class(shape)
     return status
 
@@ -217,15 +232,18 @@ def new_pod_errors(obj: JsonObject) -> list[FieldError]:
     shape = pod_shape(obj)
     errors = _container_errors(shape)
     if shape.restart_policy not in ("Always", "OnFailure", "Never"):
-        supported = ("Always", "Never", "OnFailure")
+        supported = ("Always", "OnFailure", "Never")
         errors.append(not_supported("spec.restartPolicy", shape.restart_policy, supported))
     for field, value in (("hostname", shape.hostname), ("subdomain", shape.subdomain)):
         if value and (problem := dns_label_problem(value)):
             errors.append(invalid(f"spec.{field}", value, problem))
-    if (shape.termination_grace_period_seconds or 0) < 0:
-        grace = shape.termination_grace_period_seconds
-        errors.append(invalid("spec.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0"))
+    errors += _placement_errors(shape)
     return errors + _gate_errors(shape)
+
+
+def _placement_errors(shape: PodShape) -> list[FieldError]:
+    errors = [*toleration_errors(shape.tolerations or []), *node_selector_errors(shape.node_selector or {})]
+    return errors if shape.affinity is None else [*errors, *affinity_errors(shape.affinity)]
 
 
 def _container_errors(shape: PodShape) -> list[FieldError]:
@@ -239,7 +257,7 @@ def _container_errors(shape: PodShape) -> list[FieldError]:
             errors += _name_errors(path, container.name or "", seen)
             if not container.image:
                 errors.append(required(f"{path}.image", ""))
-            errors += _resource_errors(path, container.resources or _Resources())
+            errors += resource_errors(f"{path}.resources", container.resources or Resources())
             seen[container.name or ""] = None
     return errors
 
@@ -252,31 +270,6 @@ def _name_errors(path: str, name: str, seen: dict[str, None]) -> list[FieldError
     return [duplicate(f"{path}.name", name, "")] if name in seen else []
 
 
-_QUANTITY_WORDS = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-
-
-def _resource_errors(path: str, resources: _Resources) -> list[FieldError]:
-    errors = []
-    amounts: dict[tuple[str, str], int] = {}
-    for part, quantities in (("limits", resources.limits or {}), ("requests", resources.requests or {})):
-        for name, quantity in quantities.items():
-            where = f"{path}.resources.{part}[{name}]"
-            try:
-                amounts[part, name] = amount = parse_milli(quantity)
-            except QuantityError:
-                errors.append(invalid(where, quantity, _QUANTITY_WORDS))
-                continue
-            if amount < 0:
-                errors.append(invalid(where, str(quantity), "must be greater than or equal to 0"))
-    for (part, name), amount in amounts.items():
-        limit = amounts.get(("limits", name))
-        if part == "requests" and limit is not None and amount > limit:
-            shown = str((resources.requests or {})[name])
-            detail = f"must be less than or equal to {name} limit of {(resources.limits or {})[name]}"
-            errors.append(invalid(f"{path}.resources.requests", shown, detail))
-    return errors
-
-
 def _gate_errors(shape: PodShape) -> list[FieldError]:
     errors: list[FieldError] = []
     names: dict[str, None] = {}
@@ -285,7 +278,7 @@ def _gate_errors(shape: PodShape) -> list[FieldError]:
         if problem := label_key_problem(gate.name):
             errors.append(invalid(path, gate.name, problem))
         if gate.name in names:
-            errors.append(duplicate(f"{path}.name", gate.name, ""))
+            errors.append(duplicate(path, gate.name, ""))
         names[gate.name] = None
     if names and shape.node_name:
         errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
@@ -306,10 +299,13 @@ def prepared_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
     spec = new.get("spec") or {}
     if spec is old["spec"]:
         return new
-    pod_shape(new)
+    _check_quantities(pod_shape(new))
     cleaned = {key: value for key, value in spec.items() if value is not None and (value or key != "schedulingGates")}
     for key, value in _SPEC_DEFAULTS.items():
         cleaned.setdefault(key, old["spec"].get(key, value))
+    for field in ("containers", "initContainers"):
+        if field in cleaned and cleaned[field] is not old["spec"].get(field):
+            cleaned[field] = [_container_with_defaults(container) for container in cleaned[field]]
     return {**new, "spec": cleaned}
 
 
@@ -328,9 +324,9 @@ def pod_update_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
             case "containers" | "initContainers":
                 is_refused |= _without_images(before.get(key, [])) != _without_images(after.get(key, []))
             case "tolerations":
-                is_refused |= any(kept not in after.get(key, []) for kept in before.get(key, []))
+                errors += _lost_tolerations(before, after)
             case "activeDeadlineSeconds":
-                pass
+                errors += _later_deadline(before, after)
             case "nodeSelector" if is_gated:
                 errors += _loosened_selector(before, after)
             case "affinity" if is_gated:
@@ -340,9 +336,10 @@ def pod_update_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
                 is_refused = True
     if is_refused:
         errors.append(forbidden("spec", _MUTABLE_WORDS))
-    if not errors and ("containers" in changed or "initContainers" in changed):
-        return _container_errors(pod_shape(new))
-    return errors
+    if errors or not changed:
+        return errors
+    shape = pod_shape(new)
+    return _container_errors(shape) + _placement_errors(shape)
 
 
 def _added_gates(before: JsonObject, after: JsonObject) -> list[FieldError]:
@@ -361,7 +358,35 @@ def _loosened_selector(before: JsonObject, after: JsonObject) -> list[FieldError
     wanted = after.get("nodeSelector") or {}
     if all(wanted.get(key) == value for key, value in (before.get("nodeSelector") or {}).items()):
         return []
-    return [invalid("spec.nodeSelector", wanted, "only additions are allowed")]
+    problem = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+    return [invalid("spec.nodeSelector", wanted, problem)]
+
+
+def _lost_tolerations(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    """Each must still be there; only how long it holds may change."""
+    kept = [_without_seconds(toleration) for toleration in after.get("tolerations", [])]
+    if all(_without_seconds(toleration) in kept for toleration in before.get("tolerations", [])):
+        return []
+    return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+
+
+def _without_seconds(toleration: JsonObject) -> JsonObject:
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+
+def _later_deadline(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    path, old, new = (
+        "spec.activeDeadlineSeconds",
+        before.get("activeDeadlineSeconds"),
+        after.get("activeDeadlineSeconds"),
+    )
+    if new is None:
+        return [invalid(path, None, "must not update from a positive integer to nil value")]
+    if not isinstance(new, int) or not 1 <= new <= 2**31 - 1:
+        return [invalid(path, new, "must be between 1 and 2147483647, inclusive")]
+    if old is not None and new > old:
+        return [invalid(path, new, "must be less than or equal to previous value")]
+    return []
 
 
 def _without_images(containers: list[JsonObject]) -> list[JsonObject]:

@@ -4,22 +4,29 @@ import base64
 
 import msgspec
 
+from grove.api.fielderrors import FieldError, forbidden, not_supported
 from grove.api.meta import JsonObject
+from grove.cluster.resources import Served
+from grove.cluster.server.bodies import whole_number
 from grove.cluster.server.context import Context
 from grove.cluster.server.selectors import Selection, parse_selection
 from grove.cluster.server.status_errors import (
+    RefusedError,
     bad_request,
     expired_continue,
+    invalid_options,
     not_found,
     too_large_version,
     too_old,
 )
 from grove.cluster.server.targets import Target
-from grove.cluster.store import CompactedError, Entry
+from grove.cluster.store import CompactedError, Entry, in_path
 from grove.kube.transport import Request, Response
 
 
-def read_one(context: Context, target: Target) -> Response:
+def read_one(context: Context, target: Target, request: Request) -> Response:
+    if version := request.query.get("resourceVersion", ""):
+        _check_has_come(context, read_version(version))
     return Response(status=200, body=find_entry(context, target).data)
 
 
@@ -47,14 +54,24 @@ class _Continue(msgspec.Struct, frozen=True):
 def read_list(context: Context, target: Target, request: Request) -> Response:
     query = request.query
     selection = selection_of(target, request)
-    limit = _number(query.get("limit", ""), "limit")
+    limit = 0
+    if query:
+        _check_options(request)
+        limit = max(whole_number(query.get("limit", "0")), 0)
+        whole_number(query.get("timeoutSeconds", "0"))
+    version = query.get("resourceVersion", "")
     if token := query.get("continue", ""):
+        if version not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
         start = _read_token(token)
         revision = start.revision
         entries = _entries_at(context, target, selection, start.revision)
         matching = [entry for entry in entries if _is_after(entry, start)]
     else:
         revision = _revision_to_list(context, request)
+        if version == "0":
+            # Any state will do, so it comes from memory, where nobody saves by pages.
+            limit = 0
         if revision == context.store.revision:
             matching = select_entries(context, target, selection)
         else:
@@ -101,27 +118,59 @@ def _entries_exactly_at(context: Context, target: Target, selection: Selection, 
 
 
 def _revision_to_list(context: Context, request: Request) -> int:
-    wanted = _number(request.query.get("resourceVersion", ""), "resourceVersion")
-    current = context.store.revision
-    match request.query.get("resourceVersionMatch", ""):
-        case "Exact" if wanted:
-            if wanted > current:
-                raise too_large_version(wanted, current)
-            return wanted
-        case "" | "NotOlderThan":
-            if wanted > current:
-                raise too_large_version(wanted, current)
-            return current
-        case other:
-            raise bad_request(f'resourceVersionMatch: Forbidden: "{other}" is not possible with this resourceVersion')
+    version = request.query.get("resourceVersion", "")
+    if not version:
+        return context.store.revision
+    try:
+        wanted = read_version(version)
+    except RefusedError as refused:
+        raise bad_request(f"invalid resource version: {refused.message}") from None
+    _check_has_come(context, wanted)
+    return wanted if request.query.get("resourceVersionMatch") == "Exact" else context.store.revision
 
 
-def _number(text: str, field: str) -> int:
-    if not text:
-        return 0
+def read_version(text: str) -> int:
+    """Raises 400. (A real server often answers such a client's mistake with a 500.)"""
     if not text.isascii() or not text.isdigit():
-        raise bad_request(f'{field}: Invalid value: "{text}": must be a non-negative integer')
+        shown = msgspec.json.encode(text).decode()
+        problem = f"strconv.ParseUint: parsing {shown}: invalid syntax"
+        raise bad_request(f"resourceVersion: Invalid value: {shown}: {problem}")
     return int(text)
+
+
+def _check_has_come(context: Context, revision: int) -> None:
+    current = context.store.revision
+    if revision > current:
+        raise too_large_version(revision, current)
+
+
+def _check_options(request: Request) -> None:
+    """Raises 422 unless the options of a list go together."""
+    errors = version_match_errors(request)
+    if "sendInitialEvents" in request.query:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if errors:
+        raise invalid_options("ListOptions", *errors)
+
+
+def version_match_errors(request: Request) -> list[FieldError]:
+    """What lists and watches have against `resourceVersionMatch`."""
+    query = request.query
+    wish = query.get("resourceVersionMatch", "")
+    if not wish:
+        return []
+    problems = []
+    if not query.get("resourceVersion"):
+        problems.append("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if query.get("continue"):
+        problems.append("resourceVersionMatch is forbidden when continue is provided")
+    errors = [forbidden("resourceVersionMatch", problem) for problem in problems]
+    if wish not in ("Exact", "NotOlderThan"):
+        errors.append(not_supported("resourceVersionMatch", wish, ("Exact", "NotOlderThan", "")))
+    elif wish == "Exact" and query.get("resourceVersion") == "0":
+        problem = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        errors.append(forbidden("resourceVersionMatch", problem))
+    return errors
 
 
 def _cut(entries: list[Entry], limit: int) -> _Page:
@@ -131,12 +180,12 @@ def _cut(entries: list[Entry], limit: int) -> _Page:
 
 
 def _is_after(entry: Entry, start: _Continue) -> bool:
-    return (entry.namespace, entry.name) > (start.namespace, start.name)
+    return (in_path(entry.namespace), entry.name) > (in_path(start.namespace), start.name)
 
 
 def _list_body(target: Target, page: _Page, revision: int, *, is_counted: bool) -> bytes:
     served = target.served
-    metadata: JsonObject = {"resourceVersion": str(revision)}
+    metadata = list_metadata(served, revision)
     if page.remaining:
         last = page.entries[-1]
         metadata["continue"] = _write_token(_Continue(revision, last.namespace, last.name))
@@ -145,6 +194,13 @@ def _list_body(target: Target, page: _Page, revision: int, *, is_counted: bool) 
             metadata["remainingItemCount"] = page.remaining
     head = msgspec.json.encode({"kind": served.list_kind, "apiVersion": served.api_version, "metadata": metadata})
     return b'%b,"items":[%b]}' % (head[:-1], b",".join(items_of(target, page.entries)))
+
+
+def list_metadata(served: Served, revision: int) -> JsonObject:
+    """Lists of custom objects always say how they go on."""
+    return (
+        {"continue": "", "resourceVersion": str(revision)} if served.is_custom else {"resourceVersion": str(revision)}
+    )
 
 
 def items_of(target: Target, entries: list[Entry]) -> list[bytes]:
@@ -163,4 +219,4 @@ def _read_token(token: str) -> _Continue:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(token), type=_Continue)
     except (ValueError, msgspec.DecodeError):
-        raise bad_request("continue key is not valid") from None
+        raise bad_request("invalid continue token: continue key is not valid: it is none of ours") from None

@@ -2,14 +2,13 @@
 
 import msgspec
 
-from grove.api.fielderrors import invalid
 from grove.api.meta import JsonObject
-from grove.cluster.server.bodies import decode_json, read_write_options
+from grove.cluster.server.bodies import decode_object, read_write_options
 from grove.cluster.server.conformity import refused_patch
 from grove.cluster.server.context import Context
 from grove.cluster.server.patch import patched
 from grove.cluster.server.read import find_entry
-from grove.cluster.server.status_errors import bad_request, invalid_kind, stale
+from grove.cluster.server.status_errors import UnreadableError, bad_request, stale, undeterminable
 from grove.cluster.server.targets import Target
 from grove.cluster.server.update import change_object
 from grove.cluster.store import Entry
@@ -25,30 +24,32 @@ def write_scale(context: Context, target: Target, request: Request) -> Response:
     options = read_write_options(request)
     entry = find_entry(context, target)
     current = _scale_of(target, entry)
-    scale = patched(target.served, request, current) if request.method == "PATCH" else decode_json(request)
-    replicas = _wanted(target, entry, scale)
+    if request.method == "PATCH":
+        scale = patched(target.served, request, current)
+        try:
+            replicas = _wanted(target, entry, scale)
+        except UnreadableError as unreadable:
+            raise refused_patch(target.served, scale, unreadable.problem) from None
+    else:
+        replicas = _wanted(target, entry, decode_object("Scale", request))
     spec = {**(entry.obj.get("spec") or {}), "replicas": replicas}
     candidate = {**entry.obj, "spec": spec}
     return _response(target, change_object(context, target, entry, candidate, options, refusal=refused_patch))
 
 
-def _wanted(target: Target, entry: Entry, scale: object) -> int:
-    if not isinstance(scale, dict) or not isinstance(scale.get("metadata", {}), dict):
-        raise bad_request("the body is not a Scale")
+def _wanted(target: Target, entry: Entry, scale: JsonObject) -> int:
+    metadata = scale.get("metadata") or {}
     spec = scale.get("spec") or {}
-    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise bad_request('Scale in version "v1" cannot be handled as a Scale: json: spec.replicas must be an integer')
-    metadata = scale.get("metadata", {})
-    if metadata.get("name", target.name) != target.name:
-        raise bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({target.name})"
-        )
+    replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or not isinstance(metadata, dict):
+        raise UnreadableError("Scale", "v1", "Scale", "json: spec.replicas is an integer")
+    name = metadata.get("name")
+    if not name:
+        raise undeterminable(target.name)
+    if name != target.name:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
     if metadata.get("resourceVersion") not in (None, "", entry.obj["metadata"]["resourceVersion"]):
         raise stale(target.served, target.name)
-    if replicas < 0:
-        errors = [invalid("spec.replicas", replicas, "should be a non-negative integer")]
-        raise invalid_kind("Scale", "autoscaling", target.name, errors)
     return replicas
 
 
@@ -56,11 +57,13 @@ def _scale_of(target: Target, entry: Entry) -> JsonObject:
     metadata = entry.obj["metadata"]
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status = entry.obj.get("status") or {}
+    replicas = (entry.obj.get("spec") or {}).get("replicas", 0)
     scale: JsonObject = {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {field: metadata[field] for field in shown if field in metadata},
-        "spec": {"replicas": (entry.obj.get("spec") or {}).get("replicas", 0)},
+        # Left out when there are none; a status always says.
+        "spec": {"replicas": replicas} if replicas else {},
         "status": {"replicas": status.get("replicas", 0)},
     }
     if selector := status.get(target.served.scale_selector or ""):

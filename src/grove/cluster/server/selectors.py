@@ -14,7 +14,7 @@ _METADATA_FIELDS = ("metadata.name", "metadata.namespace")
 _FIELDS_OF_KIND = {
     "pods": (
         "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
-        "status.phase", "status.podIP", "status.nominatedNodeName",
+        "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
     ),
     "events": (
         "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
@@ -115,38 +115,48 @@ def parse_selection(served: Served, label_selector: str, field_selector: str) ->
     if not label_selector and not field_selector:
         return EVERYTHING
     try:
-        return Selection(parse_labels(label_selector), parse_fields(served.qualified, field_selector))
-    except _UnsupportedError as problem:
-        raise bad_request(
-            f'Unable to find "{served.group}/{served.version}, Resource={served.plural}" that match label selector '
-            f'"{label_selector}", field selector "{field_selector}": {problem}'
-        ) from None
+        return Selection(parse_labels(label_selector), parse_fields(served, field_selector))
     except ValueError as problem:
-        raise bad_request(f"unable to parse requirement: {problem}") from None
+        raise bad_request(str(problem)) from None
 
 
-class _UnsupportedError(Exception):
-    pass
+# Fields
+
+# Kinds that do not have fields of their own, and yet say it in the words of those that do.
+_SELECTIVE = frozenset(_FIELDS_OF_KIND)
+_TERM = re.compile(r"([^=!]+)(!=|==|=)(.*)")
+_TERM_END = re.compile(r"(?<!\\)(?:\\\\)*,")
 
 
 @lru_cache(maxsize=4096)
-def parse_fields(qualified: str, text: str) -> tuple[FieldRequirement, ...]:
-    supported = _METADATA_FIELDS + _FIELDS_OF_KIND.get(qualified, ())
+def parse_fields(served: Served, text: str) -> tuple[FieldRequirement, ...]:
+    """Equations, all of which must hold. Raises ValueError."""
     requirements = []
-    for term in filter(None, text.split(",")):
-        match = re.fullmatch(r"([^=!]+)(!=|==|=)(.*)", term)
+    for term in filter(None, _TERM_END.split(text)):
+        match = _TERM.fullmatch(term)
         if match is None:
-            raise _UnsupportedError(f"invalid selector: '{text}'; can't understand '{term}'")
+            raise ValueError(f"invalid selector: '{text}'; can't understand '{term}'")
         field, operator, value = match.groups()
-        if field not in supported:
-            raise _UnsupportedError(f"field label not supported: {field}")
+        _check_field(served, field)
         if value == "false" and field in ("spec.unschedulable", "spec.hostNetwork"):
             value = ""
+        value = re.sub(r"\\([\\,=])", r"\1", value)
         requirements.append(FieldRequirement(tuple(field.split(".")), operator != "!=", value))
     return tuple(requirements)
 
 
+def _check_field(served: Served, field: str) -> None:
+    if field in _METADATA_FIELDS or field in _FIELDS_OF_KIND.get(served.qualified, ()):
+        return
+    if served.is_custom or served.qualified in _SELECTIVE:
+        raise ValueError(f"field label not supported: {field}")
+    raise ValueError(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+
+
+# Labels
+
 _TOKEN = re.compile(r"\s*(?:(==|!=|=|!|,|\(|\)|<|>)|([^\s=!,()<>]+))")
+_SIGNS = frozenset(("==", "!=", "=", "!", ",", "(", ")", "<", ">"))
 
 
 @lru_cache(maxsize=4096)
@@ -154,85 +164,103 @@ def parse_labels(text: str) -> tuple[LabelRequirement, ...]:
     """Equality and set based requirements, all of which must hold. Raises ValueError."""
     tokens = _tokens(text)
     requirements: list[LabelRequirement] = []
-    while tokens:
-        requirements.append(_requirement(tokens))
+    expected = "!, identifier, or 'end of string'"
+    while tokens or requirements:
+        if not _begins_requirement(_next(tokens)):
+            raise ValueError(f"found '{_next(tokens)}', expected: {expected}")
+        try:
+            requirements.append(_requirement(tokens))
+        except ValueError as problem:
+            raise ValueError(f"unable to parse requirement: {problem}") from None
         if not tokens:
             break
         if (separator := tokens.pop(0)) != ",":
             raise ValueError(f"found '{separator}', expected: ',' or 'end of string'")
-        if not tokens:
-            raise ValueError("found '', expected: identifier after ','")
+        expected = "identifier after ','"
     return tuple(requirements)
+
+
+def _begins_requirement(token: str) -> bool:
+    return bool(token) and (token == "!" or token not in _SIGNS)
 
 
 def _tokens(text: str) -> list[str]:
     tokens, position = [], 0
     text = text.rstrip()
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise ValueError(f"can't understand '{text[position:]}'")
+    while match := _TOKEN.match(text, position):
         tokens.append(match.group(1) or match.group(2))
         position = match.end()
     return tokens
 
 
+def _next(tokens: list[str]) -> str:
+    """Empty at the end."""
+    return tokens[0] if tokens else ""
+
+
 def _requirement(tokens: list[str]) -> LabelRequirement:
     first = tokens.pop(0)
     if first == "!":
-        return LabelRequirement(_key(_take(tokens)), "absent")
+        return LabelRequirement(_key(_identifier(tokens)), "absent")
     key = _key(first)
-    if not tokens or tokens[0] == ",":
+    if _next(tokens) in ("", ","):
         return LabelRequirement(key, "exists")
     operator = tokens.pop(0)
     match operator:
         case "=" | "==":
-            return LabelRequirement(key, "in", (_value(tokens),))
+            return LabelRequirement(key, "in", _checked(key, (_exact_value(tokens),)))
         case "!=":
-            return LabelRequirement(key, "notin", (_value(tokens),))
+            return LabelRequirement(key, "notin", _checked(key, (_exact_value(tokens),)))
         case "in" | "notin":
-            return LabelRequirement(key, operator, _values(tokens))
+            return LabelRequirement(key, operator, _checked(key, _values(tokens)))
         case "<" | ">":
-            bound = _take(tokens)
+            bound = _exact_value(tokens)
             if not _is_integer(bound):
-                raise ValueError(f"for 'Gt', 'Lt' operators, the value must be an integer: {bound}")
-            return LabelRequirement(key, "lt" if operator == "<" else "gt", (bound,))
+                problem = "for 'Gt', 'Lt' operators, the value must be an integer"
+                raise ValueError(f'values[0]: Invalid value: "{bound}": {problem}')
+            return LabelRequirement(key, "lt" if operator == "<" else "gt", _checked(key, (bound,)))
         case _:
             raise ValueError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
 
 
-def _take(tokens: list[str]) -> str:
-    if not tokens:
-        raise ValueError("found '', expected: identifier")
+def _identifier(tokens: list[str]) -> str:
+    if not tokens or tokens[0] in _SIGNS:
+        raise ValueError(f"found '{_next(tokens)}', expected: identifier")
     return tokens.pop(0)
 
 
 def _key(token: str) -> str:
-    problem = label_key_problem(token)
-    if problem:
-        raise ValueError(f'key: Invalid value: "{token}": {problem}')
+    if problem := label_key_problem(token):
+        raise ValueError(f'<nil>: Invalid value: "{token}": {problem}')
     return token
 
 
-def _value(tokens: list[str]) -> str:
-    if not tokens or tokens[0] in (",", ")"):
-        return ""
-    value = tokens.pop(0)
-    problem = label_value_problem(value)
-    if problem:
-        raise ValueError(f'values[0]: Invalid value: "{value}": {problem}')
-    return value
+def _exact_value(tokens: list[str]) -> str:
+    return "" if _next(tokens) in ("", ",") else _identifier(tokens)
+
+
+def _checked(key: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    for index, value in enumerate(sorted(values)):
+        if problem := label_value_problem(value):
+            raise ValueError(f'values[{index}][{key}]: Invalid value: "{value}": {problem}')
+    return values
 
 
 def _values(tokens: list[str]) -> tuple[str, ...]:
-    if _take(tokens) != "(":
-        raise ValueError("found no '(', expected: '('")
-    values = [_value(tokens)]
-    while (token := _take(tokens)) == ",":
-        values.append(_value(tokens))
-    if token != ")":
-        raise ValueError(f"found '{token}', expected: ',' or ')'")
-    return tuple(values)
+    if _next(tokens) != "(":
+        raise ValueError(f"found '{_next(tokens)}' expected: '('")
+    tokens.pop(0)
+    values = []
+    while True:
+        values.append("" if _next(tokens) in (",", ")") else _identifier(tokens))
+        match _next(tokens):
+            case ",":
+                tokens.pop(0)
+            case ")":
+                tokens.pop(0)
+                return tuple(values)
+            case other:
+                raise ValueError(f"found '{other}', expected: ',' or ')'")
 
 
 def _is_integer(text: str | None) -> bool:

@@ -40,6 +40,26 @@ class RefusedError(Exception):
         return ApiError(self.code, self.reason, self.message)
 
 
+class UnreadableError(RefusedError):
+    """What was sent is no object of its kind. Of a patch this is said in other words (`conformity.refused_patch`)."""
+
+    def __init__(self, kind: str, version: str, wanted: str, problem: str) -> None:
+        message = f'{kind} in version "{version}" cannot be handled as a {wanted}: {problem}'
+        super().__init__(400, "BadRequest", message)
+        self.problem = problem
+
+
+class PageNotFoundError(RefusedError):
+    """Not even a place where objects could be: a real server says so in plain text."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found")
+
+    def response(self) -> Response:
+        headers = {"Content-Type": "text/plain; charset=utf-8"}
+        return Response(status=self.code, body=f"{self.message}\n".encode(), headers=headers)
+
+
 def details_of(served: Served, name: str) -> JsonObject:
     details: JsonObject = {"name": name} if name else {}
     if served.group:
@@ -70,14 +90,40 @@ def conflict(served: Served, name: str, why: str) -> RefusedError:
     return RefusedError(409, "Conflict", message, details_of(served, name))
 
 
+def conflict_of_kind(served: Served, name: str, why: str) -> RefusedError:
+    """As `conflict`, where a real server speaks of the kind and not of the resource: preconditions of a deletion."""
+    qualified = f"{served.kind}.{served.group}" if served.group else served.kind
+    details = {**details_of(served, name), "kind": served.kind}
+    return RefusedError(409, "Conflict", f'Operation cannot be fulfilled on {qualified} "{name}": {why}', details)
+
+
 def stale(served: Served, name: str) -> RefusedError:
     return conflict(
         served, name, "the object has been modified; please apply your changes to the latest version and try again"
     )
 
 
-def other_uid(served: Served, name: str, wanted: str, actual: str) -> RefusedError:
-    return conflict(served, name, f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}")
+# Where a real server stores what it does not store under the resource's name; it shows.
+_STORAGE_NAMES = {"services": "services/specs", "nodes": "minions"}
+
+
+def other_uid(served: Served, metadata: JsonObject, wanted: str) -> RefusedError:
+    """`metadata` is that of the object there is."""
+    name, plural = metadata["name"], _STORAGE_NAMES.get(served.plural, served.plural)
+    folder = f"{served.group}/{plural}" if served.is_custom else plural
+    key = "/".join(filter(None, ("/registry", folder, metadata.get("namespace"), name)))
+    return conflict(
+        served,
+        name,
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {metadata['uid']}",
+    )
+
+
+def without_version(served: Served, name: str) -> RefusedError:
+    """A replacement that does not say what it replaces, of a kind that wants to know."""
+    error = fielderrors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+    return invalid_kind(served.plural, served.group, name, [error])
 
 
 def forbidden(served: Served, name: str, why: str, causes: list[JsonObject] | None = None) -> RefusedError:
@@ -98,21 +144,58 @@ def invalid_kind(kind: str, group: str, name: str, errors: tuple[FieldError, ...
     details: JsonObject = {"name": name} if name else {}
     if group:
         details["group"] = group
-    details["kind"] = kind
+    if kind:
+        details["kind"] = kind
     details["causes"] = [
         {"reason": error.kind.value, "message": error.message, "field": error.path} for error in errors
     ]
     return RefusedError(422, "Invalid", f'{qualified} "{name}" is invalid: {summary}', details)
 
 
-def rejected_patch(why: str) -> RefusedError:
-    """A JSON patch that does not apply to the object as it is."""
-    return RefusedError(
-        422,
-        "Invalid",
-        "the server rejected our request due to an error in our request",
-        {"causes": [{"reason": "UnexpectedServerResponse", "message": why}]},
-    )
+def rejected_patch() -> RefusedError:
+    """A JSON patch that does not apply to the object as it is. A real server does not say why, either."""
+    return RefusedError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+
+
+def too_large(why: str) -> RefusedError:
+    return RefusedError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
+
+
+def invalid_options(kind: str, *errors: FieldError) -> RefusedError:
+    """Options of a request that make no sense, such as `CreateOptions`."""
+    return invalid_kind(kind, "meta.k8s.io", "", errors)
+
+
+def undeterminable(name: str) -> RefusedError:
+    return bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+
+
+def other_namespace() -> RefusedError:
+    return bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def unrecognized(served_kind: str, body: bytes, why: str) -> RefusedError:
+    return bad_request(f"the object provided is unrecognized (must be of type {served_kind}): {why} ({_summary(body)})")
+
+
+_SHOWN_BYTES = 30
+
+
+def _summary(body: bytes) -> str:
+    """The beginning of a body: as text if it looks like an object."""
+    shown = body.decode("utf-8", "replace") if body[:1] == b"{" else body.hex()
+    return f"{shown[:_SHOWN_BYTES]} ..." if len(shown) > _SHOWN_BYTES else shown
+
+
+def unsupported_verb(served: Served, verb: str) -> RefusedError:
+    """How custom kinds say that they have no such method."""
+    message = f'{verb} is not supported on resources of kind "{served.qualified}"'
+    return RefusedError(405, "MethodNotAllowed", message, {"group": served.group, "kind": served.plural})
+
+
+def unsupported_patch_type() -> RefusedError:
+    """Of a built-in kind."""
+    return RefusedError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def bad_request(message: str) -> RefusedError:
@@ -128,6 +211,19 @@ def unsupported_media_type(accepted: tuple[str, ...]) -> RefusedError:
         415,
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted),
+    )
+
+
+def unread_protobuf() -> RefusedError:
+    """What some commands of kubectl send; they give no other way but this one."""
+    refused = unsupported_media_type(("application/json",))
+    hint = "the embedded cluster reads no protobuf; add: --dry-run=client -o yaml | kubectl apply -f -"
+    return RefusedError(refused.code, refused.reason, f"{refused.message}; {hint}")
+
+
+def internal_error() -> RefusedError:
+    return RefusedError(
+        500, "InternalError", "Internal error occurred: this is a bug of the embedded cluster, its log has the details"
     )
 
 

@@ -28,7 +28,10 @@ def included_of(request: Request) -> Included:
     try:
         return Included(wanted)
     except ValueError:
-        raise bad_request(f'includeObject: Unsupported value: "{wanted}"; write None, Metadata or Object') from None
+        problem = "must be 'Metadata', 'Object', 'None', or empty"
+        raise bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": {problem}'
+        ) from None
 
 
 def as_table(served: Served, body: bytes, included: Included, now: datetime) -> bytes:
@@ -73,7 +76,7 @@ def _table(
         row: JsonObject = {"cells": layout.row(obj, now)}
         match included:
             case Included.NONE:
-                pass
+                row["object"] = None
             case Included.METADATA:
                 row["object"] = partial_object(obj)
             case Included.OBJECT:

@@ -3,11 +3,12 @@
 import msgspec
 
 from grove.cluster.resources import EVENTS, SERVED, Served
-from grove.cluster.server.status_errors import unknown_path
+from grove.cluster.server.status_errors import PageNotFoundError, RefusedError, unknown_path
 from grove.kube.transport import Request
 
 _BY_PLACE = {(served.group, served.version, served.plural): served for served in SERVED}
 _BY_PLACE["events.k8s.io", "v1", "events"] = EVENTS
+_BUILT_IN_GROUPS = frozenset(served.group for served in SERVED if not served.is_custom) | {"events.k8s.io"}
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
@@ -38,11 +39,11 @@ def find_target(request: Request) -> Target:
     served = _BY_PLACE.get((group, version, rest[0])) if rest else None
     is_newer_event = served is EVENTS and group != ""
     if served is None or len(rest) > 3 or "" in rest:
-        raise unknown_path()
+        raise _nothing_there(group)
     if bool(namespace) and not served.namespaced:
-        raise unknown_path()
+        raise _nothing_there(group)
     if served.namespaced and not namespace and len(rest) > 1:
-        raise unknown_path()
+        raise _nothing_there(group)
     name, subresource = (*rest[1:], "", "")[:2]
     return Target(served, namespace, name, subresource, is_newer_event)
 
@@ -54,4 +55,9 @@ def _split(path: str) -> tuple[str, str, list[str]]:
         return "", parts[1], parts[2:]
     if parts[0] == "apis" and len(parts) > 3:
         return parts[1], parts[2], parts[3:]
-    raise unknown_path()
+    raise PageNotFoundError()
+
+
+def _nothing_there(group: str) -> RefusedError:
+    """Built-in groups know that they do not serve this; elsewhere is nobody to say so."""
+    return unknown_path() if group in _BUILT_IN_GROUPS else PageNotFoundError()

@@ -1,16 +1,24 @@
 """PUT, and what every other change of an existing object goes through: `change_object`."""
 
 from grove.api.fielderrors import FieldError
-from grove.api.fielderrors import invalid as invalid_field
 from grove.api.meta import JsonObject
 from grove.cluster.resources import Served
 from grove.cluster.server.bodies import WriteOptions, as_kind, read_object, read_write_options
 from grove.cluster.server.conformity import Refusal, refused_body, schema_errors, without_unknown_fields
 from grove.cluster.server.context import Context
 from grove.cluster.server.kinds import prepared_for_update, update_errors
-from grove.cluster.server.metadata import check_parts, metadata_errors, read_shape, updated_metadata
+from grove.cluster.server.metadata import MetaShape, check_parts, metadata_errors, read_shape, updated_metadata
 from grove.cluster.server.read import find_entry
-from grove.cluster.server.status_errors import bad_request, invalid, other_uid, stale
+from grove.cluster.server.status_errors import (
+    bad_request,
+    immutable,
+    invalid,
+    other_namespace,
+    other_uid,
+    stale,
+    undeterminable,
+    without_version,
+)
 from grove.cluster.server.targets import Target
 from grove.cluster.store import Entry, draft
 from grove.kube.transport import Request, Response
@@ -20,14 +28,14 @@ def replace(context: Context, target: Target, request: Request) -> Response:
     options = read_write_options(request)
     candidate = read_object(target.served, request)
     shape = read_shape(target.served, candidate)
-    if shape.name != target.name:
-        raise bad_request(
-            f"the name of the object ({shape.name or ''}) does not match the name on the URL ({target.name})"
-        )
+    if not shape.name:
+        raise undeterminable(target.name)
+    _check_place(target, shape)
     entry = find_entry(context, target)
-    if not shape.resource_version and not target.served.allows_blind_update:
-        error = invalid_field("metadata.resourceVersion", "", "must be specified for an update")
-        raise invalid(target.served, target.name, [error])
+    if shape.resource_version in (None, "", "0") and not target.served.allows_blind_update:
+        raise without_version(target.served, target.name)
+    if shape.uid and shape.uid != entry.obj["metadata"]["uid"]:
+        raise other_uid(target.served, entry.obj["metadata"], shape.uid)
     changed = change_object(context, target, entry, candidate, options, refusal=refused_body)
     return Response(status=200, body=changed.data)
 
@@ -45,7 +53,7 @@ def change_object(
     check_parts(served, candidate)
     if candidate["metadata"] is not old["metadata"]:
         _check_identity(target, old, candidate)
-    candidate = without_unknown_fields(context, served, candidate, old, validation=options.validation, refusal=refusal)
+    candidate = without_unknown_fields(context, served, candidate, old, options=options, refusal=refusal)
     if target.subresource == "status":
         new = _status_only(served, old, candidate)
         if errors := schema_errors(served, new, old):
@@ -58,26 +66,39 @@ def change_object(
     if options.is_dry:
         return draft(entry.namespace, entry.name, new, entry.revision)
     if is_released(new):
-        return context.store.remove(served, entry.namespace, entry.name, new)
+        return _let_go(context, served, entry, new)
     return context.store.put(served, entry.namespace, entry.name, new)
+
+
+def _let_go(context: Context, served: Served, entry: Entry, new: JsonObject) -> Entry:
+    """Nothing is stored of an object that goes: its last version was the one before, and only the writer sees `new`."""
+    revision = context.store.remove(served, entry.namespace, entry.name).revision
+    metadata = {**new["metadata"], "resourceVersion": str(revision)}
+    return draft(entry.namespace, entry.name, {**new, "metadata": metadata}, revision)
 
 
 def _check_identity(target: Target, old: JsonObject, candidate: JsonObject) -> None:
     shape = read_shape(target.served, candidate)
     served, metadata = target.served, old["metadata"]
+    _check_place(target, shape)
+    if shape.resource_version not in (None, "", "0", metadata["resourceVersion"]):
+        raise stale(served, target.name)
+    if shape.uid and shape.uid != metadata["uid"]:
+        raise invalid(served, target.name, [immutable("metadata.uid", shape.uid)])
+
+
+def _check_place(target: Target, shape: MetaShape) -> None:
     if (shape.name or target.name) != target.name:
         raise bad_request(f"the name of the object ({shape.name}) does not match the name on the URL ({target.name})")
     if (shape.namespace or target.namespace) != target.namespace:
-        raise bad_request("the namespace of the object does not match the namespace on the URL")
-    if shape.uid and shape.uid != metadata["uid"]:
-        raise other_uid(served, target.name, shape.uid, metadata["uid"])
-    if shape.resource_version and shape.resource_version != metadata["resourceVersion"]:
-        raise stale(served, target.name)
+        raise other_namespace()
 
 
 def _status_only(served: Served, old: JsonObject, candidate: JsonObject) -> JsonObject:
     """The old object with the candidate's status; of built-in kinds, labels and annotations may come along."""
     new = {**old, "status": candidate.get("status", {})}
+    if served.is_custom and "status" not in candidate:
+        del new["status"]
     if candidate["metadata"] is not old["metadata"] and not served.is_custom:
         metadata, errors = updated_metadata(old["metadata"], candidate["metadata"])
         if errors := errors + metadata_errors(served, metadata):

@@ -6,19 +6,21 @@ behind the history is told so (410).
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from grove.api.fielderrors import forbidden
+from grove.api.meta import JsonObject
+from grove.cluster.server.bodies import whole_number
 from grove.cluster.server.context import Context
 from grove.cluster.server.forms import Form, form_of, partial_object
 from grove.cluster.server.newer_events import newer_line
-from grove.cluster.server.read import select_entries, selection_of
+from grove.cluster.server.read import read_version, select_entries, selection_of
 from grove.cluster.server.selectors import Selection
-from grove.cluster.server.status_errors import RefusedError, bad_request, fell_behind, invalid_kind, too_old
+from grove.cluster.server.status_errors import RefusedError, fell_behind, invalid_options, too_old
 from grove.cluster.server.table import included_of, table_lines
-from grove.cluster.server.targets import Target
+from grove.cluster.server.targets import Target, find_target
 from grove.cluster.store import Change, ChangeType, CompactedError, Entry, Storage, Table
 from grove.kube.transport import Request
 
@@ -31,15 +33,20 @@ _HEADS = {type_: f'{{"type":"{type_.value}","object":'.encode() for type_ in Cha
 
 
 def is_watch(request: Request) -> bool:
-    return request.method == "GET" and request.query.get("watch", "") in ("true", "1")
+    """Asked for by anything but false; of one object there is no watch."""
+    wish = request.query.get("watch")
+    if request.method != "GET" or wish is None or wish.lower() in ("false", "0"):
+        return False
+    try:
+        return not find_target(request).name
+    except RefusedError:
+        return True
 
 
 def open_stream(context: Context, target: Target, request: Request) -> "WatchStream":
     query = request.query
-    if query.get("sendInitialEvents"):
-        problem = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-        raise invalid_kind("ListOptions", "meta.k8s.io", "", [forbidden("sendInitialEvents", problem)])
-    seconds = _whole(query.get("timeoutSeconds", ""), "timeoutSeconds")
+    _check_options(request)
+    seconds = max(whole_number(query.get("timeoutSeconds", "0")), 0)
     selection = selection_of(target, request)
     translate = _translation(context, target, request)
     stream = WatchStream(
@@ -50,12 +57,33 @@ def open_stream(context: Context, target: Target, request: Request) -> "WatchStr
         has_bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
         translate=translate,
     )
-    revision = _whole(query.get("resourceVersion", ""), "resourceVersion")
-    if revision:
+    revision = read_version(query.get("resourceVersion") or "0")
+    wants_first = query.get("sendInitialEvents")
+    if wants_first == "true":
+        stream.start_with(select_entries(context, target, selection), is_end_told=True)
+    elif wants_first == "false" and not revision:
+        pass
+    elif revision:
         stream.start_after(revision)
     else:
         stream.start_with(select_entries(context, target, selection))
     return stream
+
+
+def _check_options(request: Request) -> None:
+    """Raises 422 unless the options of a watch go together."""
+    query = request.query
+    wish = query.get("resourceVersionMatch", "")
+    errors = []
+    if "sendInitialEvents" not in query:
+        if wish:
+            problem = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            errors.append(forbidden("resourceVersionMatch", problem))
+    elif wish != "NotOlderThan":
+        problem = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        errors.append(forbidden("resourceVersionMatch", problem))
+    if errors:
+        raise invalid_options("ListOptions", *errors)
 
 
 def _translation(context: Context, target: Target, request: Request) -> Translation | None:
@@ -63,7 +91,7 @@ def _translation(context: Context, target: Target, request: Request) -> Translat
     match form_of(request.accept):
         case Form.TABLE:
             return table_lines(target.served, included_of(request), context.clock.now)
-        case Form.METADATA:
+        case Form.METADATA | Form.METADATA_LIST:
             return _metadata_line
         case _:
             return newer_line if target.is_newer_event else None
@@ -76,14 +104,10 @@ def _metadata_line(line: bytes) -> bytes:
     )
 
 
-def _whole(text: str, field: str) -> int:
-    if text and not (text.isascii() and text.isdigit()):
-        raise bad_request(f'{field}: Invalid value: "{text}": must be a non-negative integer')
-    return int(text or "0")
-
-
 class WatchStream:
     """An async iterator of lines. It ends at its time-out, when closed, or after an error line."""
+
+    headers: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -114,9 +138,11 @@ class WatchStream:
         if has_bookmarks:
             self._timers.append(loop.call_later(_BOOKMARK_SECONDS, self._bookmark))
 
-    def start_with(self, entries: list[Entry]) -> None:
-        """What there is, as if it had just been added; then what changes."""
+    def start_with(self, entries: list[Entry], *, is_end_told: bool = False) -> None:
+        """What there is, as if it had just been added; then what changes. A bookmark can tell where that begins."""
         self._lines.extend(_line(ChangeType.ADDED, entry.data) for entry in entries)
+        if is_end_told and self._has_bookmarks:
+            self._lines.append(self._bookmark_line({"annotations": {"k8s.io/initial-events-end": "true"}}))
 
     def start_after(self, revision: int) -> None:
         try:
@@ -223,9 +249,9 @@ class WatchStream:
         self._is_bookmark_due = self._has_bookmarks
         self._wake()
 
-    def _bookmark_line(self) -> bytes:
+    def _bookmark_line(self, more: JsonObject | None = None) -> bytes:
         served = self._table.served
-        metadata = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
+        metadata = {"resourceVersion": str(self._store.revision), **(more or {})}
         obj = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
         return msgspec.json.encode({"type": "BOOKMARK", "object": obj})
 

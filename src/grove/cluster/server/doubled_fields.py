@@ -1,0 +1,41 @@
+"""Keys that stand twice in one object of a JSON body: decoders keep the last one, and strict clients want to know."""
+
+import json
+from typing import Any
+
+
+def doubled_fields(body: bytes) -> tuple[str, ...]:
+    """Their paths, in the order of the body; none of what is no JSON."""
+    if not body:
+        return ()
+    try:
+        found = json.loads(body, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        return ()
+    paths: list[str] = []
+    _collect(found, "", paths)
+    return tuple(paths)
+
+
+class _Pairs:
+    """An object with all its keys."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        self.pairs = pairs
+
+
+def _collect(value: Any, path: str, paths: list[str]) -> None:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            _collect(item, f"{path}[{index}]", paths)
+    if not isinstance(value, _Pairs):
+        return
+    seen: dict[str, None] = {}
+    for key, inner in value.pairs:
+        where = f"{path}.{key}" if path else key
+        if key in seen and where not in paths:
+            paths.append(where)
+        seen[key] = None
+        _collect(inner, where, paths)

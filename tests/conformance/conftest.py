@@ -1,0 +1,121 @@
+"""Every test of this folder is told once and run against both servers: the embedded one, and the real one (`kube`).
+
+Tests are coroutines with an argument `api`; all run on one event loop, which also runs the embedded server.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from itertools import count
+from random import Random
+
+import pytest
+
+from grove.clock import LoopClock
+from grove.cluster.garbage import GarbageCollector
+from grove.cluster.http.server import HttpApi
+from grove.cluster.server import ApiServer
+from grove.kube.config import Access
+from grove.kube.http import HttpTransport
+from tests.conformance.known_differences import KNOWN_DIFFERENCES
+from tests.conformance.talk import Talk
+from tests.kube.controlplane.plane import Plane
+
+_TOKEN = "a token of the tests"
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as one:
+        yield one
+
+
+class Embedded:
+    """The embedded API over HTTP and TLS, with its garbage collector and nothing else: no scheduler, no kubelet."""
+
+    def __init__(self) -> None:
+        self._server = ApiServer(LoopClock.starting_now(), Random(7))
+        self._http = HttpApi(self._server, token=_TOKEN)
+        self._collector: asyncio.Task[None] | None = None
+
+    async def start(self) -> Access:
+        await self._http.start()
+        self._collector = asyncio.create_task(GarbageCollector(self._server).run())
+        return Access(
+            server=self._http.url, source="tests", certificate_authority=self._http.ca, token=self._http.token
+        )
+
+    async def stop(self) -> None:
+        await self._http.stop()
+        if self._collector is not None:
+            self._collector.cancel()
+            await asyncio.wait([self._collector])
+
+
+@pytest.fixture(scope="session")
+def embedded(runner: asyncio.Runner) -> Iterator[Access]:
+    async def make() -> Embedded:
+        return Embedded()
+
+    server = runner.run(make())
+    yield runner.run(server.start())
+    runner.run(server.stop())
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kube)])
+def access(request: pytest.FixtureRequest) -> Access:
+    """How to reach the server that the test is about."""
+    if request.param == "embedded":
+        embedded: Access = request.getfixturevalue("embedded")
+        return embedded
+    plane: Plane = request.getfixturevalue("plane")
+    return plane.access()
+
+
+@pytest.fixture
+def api(runner: asyncio.Runner, access: Access) -> Iterator[Talk]:
+    """A client with an empty namespace of its own."""
+
+    async def open_talk() -> tuple[Talk, HttpTransport]:
+        clock = LoopClock.starting_now()
+        transport = HttpTransport(access, clock)
+        talk = Talk(transport, clock, f"test-{next(_numbers)}")
+        await talk.create("namespaces", {"metadata": {"name": talk.namespace}})
+        return talk, transport
+
+    talk, transport = runner.run(open_talk())
+    yield talk
+    runner.run(transport.close())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is a coroutine."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: value for name, value in pyfuncitem.funcargs.items() if name in wanted}
+    runner = pyfuncitem.funcargs["runner"]
+    assert isinstance(runner, asyncio.Runner)
+    runner.run(pyfuncitem.obj(**arguments))
+    return True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and _parameter(item, "access") == "embedded":
+            reason = KNOWN_DIFFERENCES.get(_key(item)) or KNOWN_DIFFERENCES.get(_key(item).partition("[")[0])
+            if reason is not None:
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError))
+
+
+def _parameter(item: pytest.Function, name: str) -> object:
+    spec = getattr(item, "callspec", None)
+    return None if spec is None else spec.params.get(name)
+
+
+def _key(item: pytest.Function) -> str:
+    """`test_module::test_name[parameters]`, without the parameter that names the server."""
+    name = item.name.replace("[embedded-", "[").replace("[embedded]", "").replace("-embedded]", "]")
+    return f"{item.path.stem}::{name}"

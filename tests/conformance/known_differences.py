@@ -1,0 +1,51 @@
+"""Where the embedded API knowingly differs from a real one: the only list of them, with the reason.
+
+Each entry is a test, as `module::name`, all of it or one of its parameters. On the embedded server a listed test must
+fail, so that no entry outlives its difference; on the real server all must pass. `docs/embedded-cluster.md` has the
+same sentences for users.
+"""
+
+_REASONS: dict[str, tuple[str, ...]] = {
+    "A client's mistake is a 4xx: where a real server answers 500, this one answers 400, 409 or 422": (
+        "test_conform_creation::test_a_version_cannot_be_given_to_a_new_object",
+        "test_conform_lists::test_a_version_of_one_object_must_be_a_number",
+        "test_conform_pods::test_a_binding_needs_a_target",
+        "test_conform_updates::test_of_a_strategic_patch_an_item_without_its_key_is_refused",
+        "test_conform_watches::test_a_watch_from_what_is_no_version_is_refused",
+    ),
+    "Values of more than 100 characters are cut in messages": (
+        "test_conform_creation::test_long_values_are_quoted_in_full",
+    ),
+    "Who does not ask for field validation is not warned of unknown and repeated fields of built-in kinds": (
+        "test_conform_creation::test_unknown_fields_are_dropped_with_a_warning",
+        "test_conform_creation::test_of_repeated_fields_the_last_counts_with_a_warning",
+        "test_conform_updates::test_unknown_fields_in_a_patch_are_dropped_with_a_warning",
+    ),
+    "A null that a JSON patch makes inside a map is refused, not read as an empty text": (
+        "test_conform_updates::test_a_json_patch_is_a_list_of_operations[add-no-value]",
+        "test_conform_updates::test_a_json_patch_is_a_list_of_operations[copy-missing]",
+    ),
+    "Only JSON is spoken: no YAML, no protobuf": ("test_conform_forms::test_yaml_is_spoken",),
+    "OpenAPI v2 is not served; v3 is": ("test_conform_forms::test_schemas_are_told_in_the_older_way",),
+    "Pods have the subresources status, log and binding only, and bindings are made there only": (
+        "test_conform_pods::test_a_pod_can_be_evicted",
+        "test_conform_pods::test_a_pod_has_more_doors",
+        "test_conform_pods::test_bindings_can_be_made_by_themselves",
+    ),
+    "There are no service accounts by themselves, and pods do not need one": (
+        "test_conform_pods::test_a_pod_runs_as_the_account_of_its_namespace",
+        "test_conform_pods::test_an_account_must_exist",
+        "test_conform_kinds::test_a_namespace_is_furnished",
+    ),
+    "Defaults inside containers (probes, field references) and volumes are not filled in": (
+        "test_conform_pods::test_defaults_reach_deep_into_containers",
+    ),
+    "Quantities stay as they were written": ("test_conform_pods::test_quantities_are_written_in_one_way",),
+    "A new node has no taint until somebody gives it one": (
+        "test_conform_kinds::test_a_node_comes_with_its_status_and_unready",
+    ),
+    "The priority classes of the system have no objects": ("test_conform_kinds::test_the_system_has_priority_classes",),
+    "Autoscalers get no defaults: nobody acts on them": ("test_conform_kinds::test_an_autoscaler_gets_its_defaults",),
+}
+
+KNOWN_DIFFERENCES = {test: reason for reason, tests in _REASONS.items() for test in tests}
