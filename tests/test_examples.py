@@ -32,10 +32,10 @@ def test_the_example_becomes_available(path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "ready"),
     [
-        pytest.param(2, {"chat-0": 0, "chat-0-prefill-0": 0}, id="4 GPU pods: below the minima of the base gang"),
-        pytest.param(3, {"chat-0": 8, "chat-0-prefill-0": 0}, id="6 GPU pods: the minima, and the frontend's extra"),
-        pytest.param(4, {"chat-0": 9, "chat-0-prefill-0": 0}, id="8 GPU pods: no room for an instance of 3"),
-        pytest.param(5, {"chat-0": 9, "chat-0-prefill-0": 3}, id="10 GPU pods: all of it"),
+        pytest.param(2, {"inference-0": 0, "inference-0-prefill-0": 0}, id="4 GPU pods: below the base gang's minima"),
+        pytest.param(3, {"inference-0": 8, "inference-0-prefill-0": 0}, id="6 GPU pods: the minima, and one extra"),
+        pytest.param(4, {"inference-0": 9, "inference-0-prefill-0": 0}, id="8 GPU pods: no room for an instance of 3"),
+        pytest.param(5, {"inference-0": 9, "inference-0-prefill-0": 3}, id="10 GPU pods: all of it"),
     ],
 )
 def test_the_inference_example_grows_by_whole_instances(nodes: int, ready: dict[str, int]) -> None:

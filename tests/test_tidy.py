@@ -13,13 +13,17 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "grove"
 SOURCES = tuple(sorted(PACKAGE.rglob("*.py")))
 TESTS = tuple(sorted((ROOT / "tests").rglob("test_*.py")))
-PURE_ROOMS = ("api", "planner", "placement")
+PURE_ROOMS = ("api", "planner", "placement", "installation")
 
 TIME_DOORS = ("clock.py", "sim/clock.py")
 # Commands that run in real time draw their seeds and tokens there.
 CHANCE_DOORS = ("cli/chance.py",)
-# `kube/transport.py` is the seam; behind it, one client and one server that speak HTTP.
-NETWORK_DOORS = ("kube/config.py", "kube/http.py", "cluster/http/")
+# `kube/transport.py` is the seam; behind it, one client and one server that speak HTTP. Beside it, the operator's pages
+# and its webhooks.
+NETWORK_DOORS = (
+    "kube/config.py", "kube/http.py", "kube/tls.py", "cluster/http/", "controller/pages.py",
+    "admission/server.py", "admission/tls.py",
+)  # fmt: skip
 TIME_MODULES = ("sched", "time")
 CHANCE_MODULES = ("random", "secrets", "uuid")
 NETWORK_MODULES = ("aiohttp", "http", "requests", "socket", "socketserver", "ssl", "urllib")

@@ -1,5 +1,8 @@
 """Commands on a running cluster, each as a process of its own: apply, status, why, logs, delete."""
 
+import json
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import pytest
 import yaml
 
 from grove.api.meta import JsonObject
-from tests.cli.console import ROOT, Up, grove
+from tests.cli.console import ROOT, SECONDS, Up, grove
 
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
 
@@ -161,7 +164,51 @@ def test_logs_are_what_the_kubelet_kept(up: Up) -> None:
     assert up.grove("logs", f"pod/{name}", "--tail", "1").out == "container router is ready\n"
     missing = up.grove("logs", "nobody")
     assert (missing.code, missing.err.count("\n")) == (1, 1)
-    assert missing.err.startswith('grove: pods "nobody" not found')
+    assert missing.err == "grove: no pod 'nobody' in namespace 'default'; check the name, and -n\n"
+
+
+def test_the_log_of_a_pod_without_a_node_is_a_question_for_why(up: Up) -> None:
+    spec = {"schedulingGates": [{"name": "example.com/hold"}], "containers": [{"name": "main", "image": "none"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "held"}, "spec": spec}
+    up.grove("apply", "-f", "-", given=yaml.safe_dump(pod))
+    said = up.grove("logs", "held")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == "grove: pod 'held' has no node yet; `grove why pod/held` says what it waits for\n"
+
+
+def test_a_followed_log_goes_on_until_it_is_interrupted(up: Up) -> None:
+    follower = up.start("logs", "-f", pod_name(up))
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "container router started (simulated: no process runs)\n"
+    assert follower.stdout.readline() == "container router is ready\n"
+    assert _interrupted(follower) == 130
+
+
+def test_a_followed_log_ends_with_its_pod(up: Up) -> None:
+    spec = {"containers": [{"name": "main", "image": "none"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "brief"}, "spec": spec}
+    assert up.grove("apply", "-f", "-", given=yaml.safe_dump(pod)).out == "pod/brief created\n"
+    up.ask_until("is ready", "logs", "brief")
+    follower = up.start("logs", "-f", "brief", "--tail", "1")
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "container main is ready\n"
+    up.grove("delete", "pod/brief")
+    assert (follower.communicate(timeout=SECONDS)[0], follower.returncode) == ("", 0)
+
+
+def test_an_interrupted_watch_says_nothing(up: Up) -> None:
+    watcher = up.start("status", "chat", "--watch", "-o", "json")
+    assert watcher.stdout is not None
+    assert '"chat"' in watcher.stdout.readline()
+    assert _interrupted(watcher) == 130
+
+
+def _interrupted(process: "subprocess.Popen[str]") -> int:
+    """As by Ctrl-C: how it ended; it must have said nothing of it."""
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=SECONDS)
+    assert out == ""
+    return process.returncode
 
 
 def test_credentials_that_are_not_accepted_are_named_with_their_source(up: Up, tmp_path: Path) -> None:
@@ -173,6 +220,26 @@ def test_credentials_that_are_not_accepted_are_named_with_their_source(up: Up, t
     assert said.err.endswith(
         "(from config) does not accept these credentials; renew them (`grove up` writes new ones)\n"
     )
+
+
+def test_a_credential_plugin_is_asked_who_we_are_and_heard_when_it_fails(up: Up, tmp_path: Path) -> None:
+    config = yaml.safe_load((up.folder / ".grove" / "kubeconfig").read_text())
+    user = config["users"][0]["user"]
+    version = "client.authentication.k8s.io/v1"
+    answer = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": user.pop("token")}}
+    (tmp_path / "answer").write_text(json.dumps(answer))
+    user["exec"] = {
+        "apiVersion": version,
+        "command": "cat",
+        "args": [str(tmp_path / "answer")],
+        "interactiveMode": "Never",
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    assert grove(tmp_path, "status", "--kubeconfig", "config").code == 0
+    (tmp_path / "answer").unlink()
+    said = grove(tmp_path, "status", "--kubeconfig", "config")
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert said.err.startswith("grove: config: the credential plugin 'cat' failed with code 1: cat: ")
 
 
 def test_a_namespace_that_does_not_exist_is_named(up: Up) -> None:

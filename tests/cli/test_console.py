@@ -3,7 +3,6 @@
 import subprocess
 from pathlib import Path
 
-import msgspec
 import pytest
 import yaml
 
@@ -25,7 +24,8 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
     assert said.code == 0
     listed = said.out.partition("Commands:")[2].split("\n")
     assert [line.split()[0] for line in listed if line.strip()] == [
-        "up", "apply", "delete", "status", "why", "logs", "crds", "version",
+        "up", "operator", "apply", "delete", "status", "why", "logs", "crds", "manifests", "webhook-certs",
+        "version",
     ]  # fmt: skip
 
 
@@ -75,6 +75,28 @@ def test_a_failure_is_one_line_and_exit_code_1(tmp_path: Path, arguments: list[s
     assert said.err.startswith(line)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", "x y"],
+        ["status", "-n", "a/b"],
+        ["why", "pod/a?b"],
+        ["why", "pcs/ü"],
+        ["logs", "../x"],
+        ["delete", "pcs/A"],
+        ["delete", "pcs/-"],
+    ],
+)
+def test_what_can_be_no_name_is_not_sent_to_any_server(tmp_path: Path, arguments: list[str]) -> None:
+    said = grove(tmp_path, *arguments)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+
+
+def test_logs_are_asked_of_pods_only(tmp_path: Path) -> None:
+    said = grove(tmp_path, "logs", "pcs/chat")
+    assert (said.code, said.err) == (2, "grove: 'pcs/chat': logs are those of pods; `grove status` lists them\n")
+
+
 def test_a_cluster_that_does_not_answer_is_named_with_its_source(tmp_path: Path) -> None:
     config = {
         "current-context": "c",
@@ -86,6 +108,7 @@ def test_a_cluster_that_does_not_answer_is_named_with_its_source(tmp_path: Path)
     assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
     assert said.err.startswith("grove: cannot reach https://127.0.0.1:1 (from config): ")
     assert said.err.endswith("is the cluster running? `grove up` starts one\n")
+    assert "ssl:" not in said.err
 
 
 def test_a_bug_is_one_line_that_says_where_the_details_are(
@@ -107,7 +130,7 @@ def test_a_bug_is_one_line_that_says_where_the_details_are(
 def test_crds_are_the_definitions_of_our_kinds(tmp_path: Path) -> None:
     expected = list(custom_resource_definitions())
     assert list(yaml.safe_load_all(grove(tmp_path, "crds").out)) == expected
-    assert [crd["metadata"] for crd in msgspec.json.decode(grove(tmp_path, "crds", "-o", "json").out)] == [
+    assert [crd["metadata"] for crd in grove(tmp_path, "crds", "-o", "json").json()["items"]] == [
         crd["metadata"] for crd in expected
     ]
 

@@ -1,6 +1,6 @@
 """Requests in one line, to whichever API server a test is about, and the answers as they came."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -142,11 +142,11 @@ class Talk:
         async with self.transport.stream(request) as lines:
             yield Watched(lines)
 
-    async def until(self, path: str, is_reached: Any) -> Answer:
-        """Polls an object that a controller changes, until it is as wanted; gives up after 90 s.
+    async def until(self, path: str, is_reached: Callable[[Answer], Any], seconds: float = 90) -> Answer:
+        """Polls an object that a controller changes, until it is as wanted; gives up after that time.
 
         A real garbage collector learns of new kinds every 30 s only."""
-        deadline = self.clock.monotonic() + 90
+        deadline = self.clock.monotonic() + seconds
         while True:
             answer = await self.get(path)
             if is_reached(answer):

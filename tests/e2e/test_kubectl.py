@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import yaml
 
+from grove.api.crds import crd_text, custom_resource_definitions
 from grove.api.meta import JsonObject
 from tests.e2e.served import Kubectl, Ran, grove_up
 
@@ -269,6 +270,71 @@ def test_logs_tell_the_life_of_a_simulated_container(kubectl: Kubectl) -> None:
     assert kubectl.attempt("logs", pod, "-c", "other").code == 1
 
 
+def test_a_followed_log_ends_with_its_container(kubectl: Kubectl) -> None:
+    kubectl("run", "ending", "--image=x", "--restart=Never", "--annotations=simulation.grove.io/exit-after=2s")
+    kubectl("wait", "pod/ending", "--for=condition=Ready", "--timeout=30s")
+    lines = kubectl("logs", "-f", "pod/ending").lines
+    assert lines[0] == "container ending started (simulated: no process runs)"
+    assert lines[-1] == "container ending ended with exit code 0"
+
+
+def test_the_log_of_the_run_before_is_kept(kubectl: Kubectl) -> None:
+    kubectl(
+        "run", "again", "--image=x",
+        "--annotations=simulation.grove.io/exit-after=1s", "--annotations=simulation.grove.io/exit-code=3",
+    )  # fmt: skip
+    kubectl("wait", "pod/again", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "--timeout=30s")
+    assert kubectl("logs", "-p", "again").lines[-1] == "container again ended with exit code 3"
+
+
+def test_a_part_of_a_log_is_chosen_by_time_and_size(kubectl: Kubectl) -> None:
+    _running(kubectl, "timed")
+    pod = kubectl("get", "pods", "-l", "app.kubernetes.io/part-of=timed", "-o", "name").lines[0]
+    assert "previous terminated container" in kubectl.attempt("logs", "-p", pod).err
+    assert len(kubectl("logs", pod, "--since=1h").lines) == 2
+    assert kubectl("logs", pod, "--since-time=2100-01-01T00:00:00Z").out == ""
+    (line,) = kubectl("logs", pod, "--timestamps", "--tail=1").lines
+    assert line[:2] == "20"
+    assert line.endswith("Z container main is ready")
+    assert kubectl("logs", pod, "--limit-bytes=9").out == "container"
+
+
+def test_our_definitions_are_there_and_established(kubectl: Kubectl) -> None:
+    header, *rows = _columns(kubectl("get", "crd"))
+    assert header == ["NAME", "CREATED", "AT"]
+    assert [row[0] for row in rows] == [
+        "clustertopologybindings.grove.io",
+        "podcliques.grove.io",
+        "podcliquescalinggroups.grove.io",
+        "podcliquesets.grove.io",
+        "podgangs.scheduler.grove.io",
+    ]
+    kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=10s")
+    refused = kubectl.attempt("delete", "crd", "podcliques.grove.io")
+    assert (refused.code, "definitions can be read, not written" in refused.err) == (1, True)
+
+
+def test_definitions_that_are_there_already_may_be_applied(kubectl: Kubectl) -> None:
+    manifest = "---\n".join(crd_text(definition) for definition in custom_resource_definitions())
+    kubectl("apply", "-f", "-", stdin=manifest)
+    again = kubectl("apply", "-f", "-", stdin=manifest).lines
+    assert [line.split()[1] for line in again] == ["unchanged"] * 5
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ("{kind: Pod, spec: {containers: [{name: c, image: i, comand: [x]}]}}", 'field "spec.containers[0].comand"'),
+        ("{kind: Service, spec: {selecter: {a: b}}}", 'unknown field "spec.selecter"'),
+        ("{kind: ConfigMap, dta: {a: b}}", 'unknown field "dta"'),
+    ],
+)
+def test_a_misspelt_field_of_a_built_in_kind_is_named(kubectl: Kubectl, manifest: str, words: str) -> None:
+    obj = {"apiVersion": "v1", "metadata": {"name": "misspelt"}, **yaml.safe_load(manifest)}
+    refused = kubectl.attempt("apply", "-f", "-", stdin=yaml.safe_dump(obj))
+    assert (refused.code, "strict decoding error" in refused.err, words in refused.err) == (1, True, True), refused.err
+
+
 def test_delete_takes_everything_along(kubectl: Kubectl) -> None:
     _running(kubectl, "doomed")
     assert kubectl("delete", "pcs", "doomed").out == 'podcliqueset.grove.io "doomed" deleted\n'
@@ -309,10 +375,14 @@ def test_what_is_not_served_is_said(kubectl: Kubectl) -> None:
     assert "the server doesn't have a resource type" in kubectl.attempt("get", "deployments").err
     applied = kubectl.attempt("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(_set("server-side")))
     assert (applied.code, "Server-side apply not available on the server" in applied.err) == (1, True)
-    assert kubectl.attempt("create", "namespace", "by-protobuf").err == (
-        "Error from server (UnsupportedMediaType): the body of the request was in an unknown format - accepted media "
-        "types include: application/json\n"
-    )
+
+
+def test_a_command_that_speaks_protobuf_is_told_the_way_around(kubectl: Kubectl) -> None:
+    refused = kubectl.attempt("create", "namespace", "by-protobuf").err
+    assert refused.startswith("Error from server (UnsupportedMediaType)")
+    assert refused.endswith("add: --dry-run=client -o yaml | kubectl apply -f -\n")
+    manifest = kubectl("create", "namespace", "by-protobuf", "--dry-run=client", "-o", "yaml").out
+    assert kubectl("apply", "-f", "-", stdin=manifest).out == "namespace/by-protobuf created\n"
 
 
 def test_a_request_without_the_token_is_refused(kubectl: Kubectl, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from grove.errors import UserError
 
 if TYPE_CHECKING:
     from grove.cli.applying import Applied
-    from grove.cli.manifests import Document
+    from grove.cli.documents import Document
     from grove.kube.transport import Transport
 
 Files = Annotated[
@@ -28,7 +28,7 @@ def apply(
 ) -> None:
     """Create or change what manifests say."""
     from grove.cli.connection import run
-    from grove.cli.manifests import read_documents
+    from grove.cli.documents import read_documents
 
     documents = [document for path in filename for document in read_documents(path)]
     run(_apply(documents, namespace, kubeconfig, context, output))

@@ -6,16 +6,15 @@ wrote stays. Lists are replaced whole.
 
 import re
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
 from grove.api.meta import JsonObject, Wire
 from grove.api.resources import Object, Resource
-from grove.cli.manifests import Document
+from grove.cli.documents import Document
 from grove.cluster.resources import SERVED
 from grove.errors import UserError
-from grove.kube.answers import check
+from grove.kube.answers import check, decode_object
 from grove.kube.errors import ApiError
 from grove.kube.transport import MERGE_PATCH, Request, Response, Transport
 
@@ -63,6 +62,7 @@ class _Details(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Status(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str = ""
     message: str = ""
     details: _Details | None = None
 
@@ -75,9 +75,11 @@ async def apply_document(transport: Transport, document: Document, namespace: st
     path = resource.path(home)
     request = Request(method="POST", path=path, query=_STRICT, body=msgspec.json.encode(body))
     response = await transport.send(request)
-    action = Verb.CREATED
-    if response.status == 409 and msgspec.json.decode(response.body).get("reason") == "AlreadyExists":
+    version = ""
+    is_new = not (response.status == 409 and _status_of(response).reason == "AlreadyExists")
+    if not is_new:
         before = await _get(transport, resource, home, document.name)
+        version = str(before["metadata"].get("resourceVersion"))
         patch = _three_way(_last_applied(before), body)
         request = Request(
             method="PATCH",
@@ -87,10 +89,10 @@ async def apply_document(transport: Transport, document: Document, namespace: st
             content_type=MERGE_PATCH,
         )
         response = await transport.send(request)
-        is_same = response.status < 400 and _version(msgspec.json.decode(response.body)) == _version(before)
-        action = Verb.UNCHANGED if is_same else Verb.CONFIGURED
     if response.status >= 400:
         raise _refusal(document, request, response)
+    after = decode_object(resource, request, response).metadata.resource_version
+    action = Verb.CREATED if is_new else Verb.UNCHANGED if after == version else Verb.CONFIGURED
     return Applied(
         kind=document.kind, namespace=home, name=document.name, action=action, warnings=warnings_of(response)
     )
@@ -104,8 +106,7 @@ async def find_resource(transport: Transport, document: Document) -> Resource[Ob
     group, _, version = document.api_version.rpartition("/")
     path = f"/apis/{document.api_version}" if group else f"/api/{version}"
     response = await transport.send(Request(method="GET", path=path))
-    listed = msgspec.json.decode(response.body).get("resources") or () if response.status == 200 else ()
-    for one in listed:
+    for one in _listed(response):
         if one.get("kind") == document.kind and "/" not in one.get("name", "/"):
             return Resource(
                 group=group, version=version, plural=one["name"], kind=document.kind,
@@ -115,6 +116,16 @@ async def find_resource(transport: Transport, document: Document) -> Resource[Ob
         f"{document.place}: this cluster knows no {document.api_version} {document.kind}; "
         "check apiVersion and kind, or install its CustomResourceDefinition"
     )
+
+
+def _listed(response: Response) -> list[JsonObject]:
+    """The resources that a server told of; none if it told of something else."""
+    try:
+        found = msgspec.json.decode(response.body) if response.status == 200 else None
+    except msgspec.MsgspecError:
+        return []
+    resources = found.get("resources") if isinstance(found, dict) else None
+    return [one for one in resources if isinstance(one, dict)] if isinstance(resources, list) else []
 
 
 def _namespace_of(document: Document, resource: Resource[Object], namespace: str) -> str:
@@ -151,20 +162,21 @@ def _three_way(last: JsonObject, wanted: JsonObject) -> JsonObject:
 async def _get(transport: Transport, resource: Resource[Object], namespace: str, name: str) -> JsonObject:
     request = Request(method="GET", path=resource.path(namespace, name))
     response = await transport.send(request)
-    check(request, response)
+    # What is no object at all is found out by this, in better words than ours.
+    decode_object(resource, request, response)
     obj: JsonObject = msgspec.json.decode(response.body)
     return obj
 
 
-def _version(obj: JsonObject) -> Any:
-    return obj["metadata"].get("resourceVersion")
+def _status_of(response: Response) -> _Status:
+    try:
+        return msgspec.json.decode(response.body, type=_Status)
+    except msgspec.MsgspecError:
+        return _Status(message=response.body[:200].decode(errors="replace"))
 
 
 def _refusal(document: Document, request: Request, response: Response) -> Exception:
-    try:
-        status = msgspec.json.decode(response.body, type=_Status)
-    except msgspec.MsgspecError:
-        status = _Status(message=response.body[:200].decode(errors="replace"))
+    status = _status_of(response)
     what = f"{document.place}: {document.kind} {document.name}"
     if response.status == 404:
         return Refused(f"{what}: {status.message}; check apiVersion, kind and namespace")

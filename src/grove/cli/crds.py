@@ -1,15 +1,10 @@
 """`grove crds`."""
 
-from grove.cli.options import Output
-from grove.cli.output import Format, say_json, say_part
+from grove.cli.printing import Notation, NotationOption, print_objects
 
 
-def crds(output: Output = Format.TEXT) -> None:
-    """Print the CustomResourceDefinitions as YAML: `grove crds | kubectl apply -f -`."""
-    from grove.api.crds import crd_text, custom_resource_definitions
+def crds(output: NotationOption = Notation.YAML) -> None:
+    """Print the CustomResourceDefinitions: `grove crds | kubectl apply --server-side -f -`."""
+    from grove.api.crds import custom_resource_definitions
 
-    definitions = custom_resource_definitions()
-    if output is Format.JSON:
-        say_json(definitions)
-    else:
-        say_part("---\n".join(crd_text(definition) for definition in definitions))
+    print_objects(custom_resource_definitions(), output)

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import typer
 
-from grove.cli import apply, crds, delete, logs, status, up, version, why
+from grove.cli import apply, crds, delete, logs, manifests, operator, sim, status, up, version, webhook_certs, why
 from grove.cli.options import UsageError
 from grove.cli.output import say_error
 from grove.errors import UserError
@@ -25,7 +25,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (up.up, apply.apply, delete.delete, status.status, why.why, logs.logs, crds.crds, version.version):
+for command in (
+    up.up,
+    operator.operator,
+    apply.apply,
+    delete.delete,
+    status.status,
+    why.why,
+    logs.logs,
+    sim.sim,
+    crds.crds,
+    manifests.manifests,
+    webhook_certs.webhook_certs,
+    version.version,
+):
     app.command()(command)
 
 

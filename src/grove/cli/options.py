@@ -1,5 +1,6 @@
-"""Options that several commands share, and the words for kinds on the command line."""
+"""Options that several commands share, and the words for kinds and names on the command line."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "podgang": ("pg", "podgangs"),
     "pod": ("po", "pods"),
 }
+# A superset of what any kind allows, free of everything that means something in a URL or a selector.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _SINGULAR = {word: kind for kind, others in KINDS.items() for word in (kind, *others)}
 
 
@@ -48,4 +51,11 @@ def parse_target(text: str) -> Target:
     if kind is None or not name or "/" in name:
         words = ", ".join((others or (kind,))[0] for kind, others in KINDS.items())
         raise UsageError(f"{text!r}: expected KIND/NAME, such as pcs/chat; kinds: {words}, or their full names")
-    return Target(kind, name)
+    return Target(kind, checked_name(name))
+
+
+def checked_name(text: str) -> str:
+    """The name of an object or a namespace; raises `UsageError` for what can be none."""
+    if not _NAME.fullmatch(text):
+        raise UsageError(f"{text!r} cannot be a name: names are lower case letters, digits, '-' and '.'; check it")
+    return text

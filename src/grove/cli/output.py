@@ -81,7 +81,7 @@ def say_rows(rows: Sequence[Row]) -> None:
     if is_terminal():
         from rich.console import Console
 
-        Console(highlight=False).print(_rich(rows), soft_wrap=True)
+        Console(highlight=False).print(rich_text(rows), soft_wrap=True)
     else:
         for line in plain(rows):
             say(line)
@@ -105,7 +105,7 @@ def screen() -> Iterator[Callable[[Sequence[Row]], None]]:
         def draw(rows: Sequence[Row]) -> None:
             room = height()
             shown = rows if len(rows) <= room else [*rows[: room - 1], (Cell(_more(len(rows) - room + 1), Tone.FAINT),)]
-            text = _rich(shown)
+            text = rich_text(shown)
             text.no_wrap = True
             text.overflow = "ellipsis"
             live.update(text, refresh=True)
@@ -132,7 +132,8 @@ def _padded(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _rich(rows: Sequence[Row]) -> "Text":
+def rich_text(rows: Sequence[Row]) -> "Text":
+    """Aligned columns with their colours."""
     from rich.text import Text
 
     text = Text()

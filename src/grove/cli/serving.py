@@ -15,8 +15,8 @@ import structlog
 
 from grove.cli.apply import apply_all
 from grove.cli.chance import fresh_random, new_token
+from grove.cli.documents import Document, read_documents
 from grove.cli.following import Followed, show_for_ever
-from grove.cli.manifests import Document, read_documents
 from grove.cli.output import Format, say, say_json_line
 from grove.cli.up import Wishes
 from grove.clock import Clock, LoopClock

@@ -36,10 +36,10 @@ def status(
 
 def _bare(name: str) -> str:
     """`pcs/chat` is what we print, so it is understood as well."""
-    from grove.cli.options import UsageError, parse_target
+    from grove.cli.options import UsageError, checked_name, parse_target
 
     if "/" not in name:
-        return name
+        return checked_name(name) if name else name
     target = parse_target(name)
     if target.kind != "podcliqueset":
         raise UsageError(f"{name!r}: status shows sets; ask `grove why {name}`, or give the name of its set")

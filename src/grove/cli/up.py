@@ -11,6 +11,8 @@ import typer
 from grove.cli.options import Output, UsageError
 from grove.cli.output import Format
 
+# More than one process can look after.
+MOST_NODES = 20_000
 NODE_RESOURCES = "cpu=32,memory=256Gi,nvidia.com/gpu=8,pods=110"
 
 
@@ -21,7 +23,9 @@ class Kubelet(StrEnum):
 
 
 Files = Annotated[list[Path] | None, typer.Argument(help="Manifests to apply at the start.", metavar="[FILE...]")]
-NodeCount = Annotated[int, typer.Option("--nodes", help="Number of nodes: node-0 ...", min=0, metavar="N")]
+NodeCount = Annotated[
+    int, typer.Option("--nodes", help="Number of nodes: node-0 ...", min=0, max=MOST_NODES, metavar="N")
+]
 NodeResources = Annotated[str, typer.Option("--node-resources", help="What every node has.", metavar="K=V,...")]
 KubeletOption = Annotated[Kubelet, typer.Option("--kubelet", help="Who runs pods; none: you write their status.")]
 Port = Annotated[int, typer.Option("--port", help="0: a free one. Loopback only.", min=0, max=65535, metavar="N")]
@@ -89,9 +93,11 @@ def _resources(text: str) -> dict[str, str]:
         if not (name and equals and amount):
             raise UsageError(f"--node-resources: {part!r} is not K=V; write for example {NODE_RESOURCES}")
         try:
-            parse_milli(amount)
+            milli = parse_milli(amount)
         except ValueError as error:
             raise UsageError(f"--node-resources: {name}: {error}; write for example {NODE_RESOURCES}") from error
+        if milli < 0:
+            raise UsageError(f"--node-resources: {name}: {amount} is less than nothing; write 0 or more")
         found[name] = amount
     found.setdefault("pods", "110")
     return found

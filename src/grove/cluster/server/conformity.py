@@ -5,6 +5,7 @@ those only for clients that say how they want fields validated, as kubectl does.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -60,15 +61,21 @@ def schema_errors(served: Served, obj: JsonObject, old: JsonObject | None = None
     if not served.is_custom:
         return []
     errors = custom_kinds()[served.qualified].conformed(obj, old).errors
-    return [*errors, *_scale_errors(served, obj)]
+    return [*errors, *_scale_errors(served, obj, old)]
 
 
-def _scale_errors(served: Served, obj: JsonObject) -> list[FieldError]:
+def _scale_errors(served: Served, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
     """Whatever the schema says, what can be scaled is never negative."""
-    replicas = (obj.get("spec") or {}).get("replicas")
+    replicas = _replicas(obj)
     if served.scale_selector is None or not isinstance(replicas, int) or replicas >= 0:
         return []
+    if old is not None and _replicas(old) == replicas:
+        return []
     return [invalid_field(".spec.replicas", replicas, "should be a non-negative integer")]
+
+
+def _replicas(obj: JsonObject) -> Any:
+    return (obj.get("spec") or {}).get("replicas")
 
 
 def _unknown_metadata(obj: JsonObject, old: JsonObject | None) -> tuple[str, ...]:

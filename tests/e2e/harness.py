@@ -1,0 +1,258 @@
+"""A cluster under test, and a namespace of it as the scene of a story. Everything goes through the API, over HTTP.
+
+Processes beside the cluster (operators, proxies) are in files of their own.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+import yaml
+
+from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, Wire
+from grove.api.pod import Pod
+from grove.api.resources import (
+    EVENTS,
+    GROUPS,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+    Object,
+    Resource,
+)
+from grove.clock import Clock, LoopClock
+from grove.cluster.nodes import Nodes
+from grove.cluster.resources import SERVED
+from grove.kube.answers import check
+from grove.kube.client import Client
+from grove.kube.config import find_access
+from grove.kube.errors import ApiError
+from grove.kube.http import HttpTransport
+from grove.kube.transport import MERGE_PATCH, Request
+from grove.sim.world import Applied
+from tests.e2e.operators import Operator
+from tests.simulation.restored import unrestored
+from tests.simulation.stories import left_of_sets
+
+T = TypeVar("T", bound=HasMetadata)
+
+WAIT_SECONDS = 30.0
+POLL_SECONDS = 0.1
+NODE_RESOURCES = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "250"}
+NODES_OF = "e2e.grove.io/scene"
+_WATCHED: tuple[Resource[Any], ...] = (PODCLIQUESETS, PODCLIQUES, GROUPS, PODGANGS, SERVICES, PODS, RESOURCE_QUOTAS)
+_NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False, view=Object)
+_EVERYTHING = tuple(
+    Resource(group=served.group, version=served.version, plural=served.plural, kind=served.kind, view=Object)
+    for served in SERVED
+    if served.namespaced
+)
+_BY_KIND = {(served.api_version, served.kind): served for served in SERVED}
+_numbers = count()
+
+
+class Cluster:
+    """`async with Cluster(kubeconfig) as cluster:` - an administrator's connection to it, and who operates it."""
+
+    def __init__(self, kubeconfig: Path, *, operators: tuple[Operator, ...] = ()) -> None:
+        self.kubeconfig = kubeconfig
+        self.operators = operators
+        self._closing = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        self.clock: Clock = LoopClock.starting_now()
+        transport = HttpTransport(find_access({}, kubeconfig=self.kubeconfig), self.clock)
+        self.transport = await self._closing.enter_async_context(transport)
+        self.client = Client(self.transport, self.clock)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._closing.aclose()
+
+    async def stage(self, *, has_nodes: bool = True) -> "Stage":
+        """A new namespace; without nodes, what is applied in it finds only nodes that the story adds."""
+        namespace = f"story-{next(_numbers)}"
+        await self.client.create(_NAMESPACES, "", {"metadata": {"name": namespace}})
+        return Stage(self, namespace, has_nodes=has_nodes)
+
+
+class Stage:
+    """One namespace of a cluster; implements `tests.scene.Scene`. What is seen is as of the last wait."""
+
+    def __init__(self, cluster: Cluster, namespace: str, *, has_nodes: bool) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.client = cluster.client
+        # For how many seconds something is waited for.
+        self.patience = WAIT_SECONDS
+        self._has_nodes = has_nodes
+        self._seen: dict[str, tuple[bytes, ...]] = {}
+
+    # What people do
+
+    async def apply(self, manifest: JsonObject | Path) -> tuple[Applied, ...]:
+        return tuple([await self._apply_one(document) for document in _documents(manifest)])
+
+    async def scale(self, resource: Resource[Any], name: str, replicas: int) -> None:
+        body = {"spec": {"replicas": replicas}}
+        await self._ask("PATCH", resource.path(self.namespace, name, "scale"), body)
+
+    async def delete(self, resource: Resource[Any], name: str) -> None:
+        await self.client.delete(resource, self.namespace, name)
+
+    async def add_nodes(self, number: int) -> object:
+        nodes = Nodes(self.client, self.cluster.clock)
+        return await nodes.create(number, NODE_RESOURCES, {NODES_OF: self.namespace})
+
+    async def clear(self) -> None:
+        """Leave no work for the operator behind; nobody waits for the end of it."""
+        for pcs in (await self.client.list(PODCLIQUESETS, namespace=self.namespace)).items:
+            await self.client.delete(PODCLIQUESETS, self.namespace, pcs.metadata.name)
+
+    # What they see
+
+    def objects(self, resource: Resource[T], *, label_selector: str = "") -> tuple[T, ...]:
+        wanted = dict(pair.split("=", 1) for pair in label_selector.split(",") if pair)
+        found = (msgspec.json.decode(item, type=resource.view) for item in self._seen.get(resource.plural, ()))
+        return tuple(obj for obj in found if wanted.items() <= obj.metadata.labels.items())
+
+    def pods(self) -> tuple[Pod, ...]:
+        return self.objects(PODS)
+
+    def running_pods(self) -> tuple[Pod, ...]:
+        return tuple(
+            pod for pod in self.pods() if pod.status.phase == "Running" and not pod.metadata.is_leaving
+        )  # fmt: skip
+
+    async def settle(self) -> None:
+        """Until everything is as it was asked for; then every kind is seen, also those that nobody asked for."""
+        await self.wait_until(lambda: not unrestored(self))
+        await self._look_at(_EVERYTHING)
+
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
+        clock = self.cluster.clock
+        deadline = clock.monotonic() + self.patience
+        while True:
+            if await self.look() and holds():
+                return
+            for operator in self.cluster.operators:
+                operator.check_alive()
+            if clock.monotonic() > deadline:
+                raise AssertionError(f"not so after {self.patience:g} s\n{await self._report()}")
+            await clock.sleep(POLL_SECONDS)
+
+    async def wait_until_nothing_is_left(self) -> None:
+        """Of any kind; the cluster's own garbage collector takes its time."""
+        deadline = self.cluster.clock.monotonic() + self.patience
+        while not await self._look_at(_EVERYTHING) or left_of_sets(self):
+            left = left_of_sets(self)
+            assert self.cluster.clock.monotonic() < deadline, f"left: {left}\n{await self._report()}"
+            await self.cluster.clock.sleep(POLL_SECONDS)
+
+    async def look(self) -> bool:
+        """The sets first: what is seen of their children is never older. False: the server does not answer."""
+        return await self._look_at(_WATCHED[:1]) and await self._look_at(_WATCHED[1:])
+
+    async def _look_at(self, resources: tuple[Resource[Any], ...]) -> bool:
+        async with asyncio.TaskGroup() as tasks:
+            looks = [tasks.create_task(self._list(resource)) for resource in resources]
+        return all(look.result() for look in looks)
+
+    async def _list(self, resource: Resource[Any]) -> bool:
+        try:
+            body = await self._ask("GET", resource.path(self.namespace))
+        except ApiError as error:
+            # Also "too many requests": a server that has just started says so.
+            if not (error.is_without_answer or error.code == 429):
+                raise
+            return False
+        self._seen[resource.plural] = tuple(bytes(item) for item in msgspec.json.decode(body, type=_Items).items)
+        return True
+
+    async def _report(self) -> str:
+        """What people would look at first: what is wrong, what was said about it, and the operator's last words."""
+        await self._look_at((*_WATCHED, EVENTS))
+        wrong = unrestored(self)
+        sets = [
+            f"{pcs.metadata.name}: {msgspec.json.encode(pcs.status).decode()}" for pcs in self.objects(PODCLIQUESETS)
+        ]
+        events = [_event_line(event) for event in self.objects(EVENTS.viewed_as(SeenEvent))]
+        words = [line for operator in self.cluster.operators for line in operator.last_words.splitlines()]
+        parts = {"not right": wrong[:40], "sets": sets[:10], "events": events[-30:], "operators": words}
+        return "\n".join(f"--- {name}\n" + "\n".join(lines) for name, lines in parts.items())
+
+    # How it is done
+
+    async def _apply_one(self, document: JsonObject) -> Applied:
+        served = _BY_KIND[document["apiVersion"], document["kind"]]
+        metadata = {**document["metadata"], "namespace": self.namespace}
+        body = {**document, "metadata": metadata}
+        if document["kind"] == PODCLIQUESETS.kind and not self._has_nodes:
+            body = _on_nodes_of(self.namespace, body)
+        path = served.path(self.namespace, metadata["name"])
+        try:
+            answer = await self._ask("POST", path.rpartition("/")[0], body)
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise
+            answer = await self._ask("PATCH", path, body)
+        return Applied(object=msgspec.json.decode(answer))
+
+    async def _ask(self, method: str, path: str, body: JsonObject | None = None) -> bytes:
+        content = b"" if body is None else msgspec.json.encode(body)
+        kind = MERGE_PATCH if method == "PATCH" else "application/json"
+        request = Request(method=method, path=path, body=content, content_type=kind)
+        response = await self.cluster.transport.send(request)
+        check(request, response)
+        return response.body
+
+
+class _Items(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[msgspec.Raw, ...] = ()
+
+
+class _Named(Wire):
+    kind: str = ""
+    name: str = ""
+
+
+class SeenEvent(Wire):
+    metadata: ObjectMeta
+    involved_object: _Named = _Named()
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+
+
+def _documents(manifest: JsonObject | Path) -> list[JsonObject]:
+    if isinstance(manifest, dict):
+        return [manifest]
+    return [document for document in yaml.safe_load_all(manifest.read_text()) if document]
+
+
+def _event_line(event: SeenEvent) -> str:
+    about = event.involved_object
+    return f"{about.kind}/{about.name} {event.reason} (x{event.count or 1}): {event.message}"
+
+
+def _on_nodes_of(namespace: str, manifest: JsonObject) -> JsonObject:
+    """The same set, for which only the scene's own nodes will do."""
+    changed: JsonObject = msgspec.json.decode(msgspec.json.encode(manifest))
+    for clique in changed["spec"]["template"]["cliques"]:
+        clique["spec"]["podSpec"]["nodeSelector"] = {NODES_OF: namespace}
+    return changed
+
+
+def uids(pods: tuple[Pod, ...]) -> Mapping[str, str]:
+    """Which pod is which: its uid by its name."""
+    return {pod.metadata.name: pod.metadata.uid for pod in pods}

@@ -1,0 +1,121 @@
+"""Grove on a real control plane, installed by `grove manifests`; but for its pods, whose part processes take.
+
+A process in the place of a pod has what a pod has: the service account's folder, the cluster's address and webhooks
+that the API server reaches through the Service.
+"""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+from urllib.parse import urlsplit
+
+import msgspec
+import yaml
+
+from grove.api.crds import KINDS as CRDS
+from grove.api.meta import JsonObject
+from tests.e2e.operators import READY_SECONDS, Operator
+from tests.kube.controlplane.plane import LOOPBACK, Plane
+
+NAMESPACE = "grove-system"
+ACCOUNT = "grove-operator"
+USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+# Other tests have operators on this machine too: every port is a free one.
+_FREE_PORT = {"bindAddress": LOOPBACK, "port": 0}
+FREE_PORTS: JsonObject = {"healthProbes": _FREE_PORT, "metrics": _FREE_PORT}
+CONFIGURATION: JsonObject = {
+    "apiVersion": "operator.config.grove.io/v1alpha1",
+    "kind": "OperatorConfiguration",
+    "server": FREE_PORTS,
+}
+ELECTION: JsonObject = {"enabled": True, "leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "500ms"}
+
+
+def write_configuration(path: Path, **parts: JsonObject) -> Path:
+    path.write_text(yaml.safe_dump({**CONFIGURATION, **parts}))
+    return path
+
+
+def outside_operator(kubeconfig: Path, folder: Path, *, name: str = "operator", **parts: JsonObject) -> Operator:
+    """An operator beside the cluster: no webhooks."""
+    config = write_configuration(folder / f"{name}.yaml", **parts)
+    command = ("grove.cli.main", "operator", "--kubeconfig", str(kubeconfig), "--config", str(config))
+    return Operator(command, folder / f"{name}.log")
+
+
+class Installation:
+    """What `grove manifests` prints, applied to a plane."""
+
+    def __init__(self, plane: Plane, *, has_webhooks: bool = True, **parts: JsonObject) -> None:
+        """`parts` of the configuration that the installation, and every operator of it, is made with."""
+        self.plane = plane
+        self._parts = parts
+        self.webhook_port = _free_port()
+        self.documents = [
+            document
+            for document in _manifests(plane.folder, parts)
+            if document["kind"] != "Deployment" and (has_webhooks or "Webhook" not in document["kind"])
+        ]
+        # Namespace and definitions first, as they stand in the output; the rest needs them.
+        text = yaml.safe_dump_all(self._reachable(document) for document in self.documents)
+        plane.kubectl("apply", "--server-side", "-f", "-", stdin=text)
+        self._await_definitions()
+
+    def token(self) -> str:
+        """A new token of the operator's account; each can be told apart in the audit log."""
+        return self.plane.kubectl("create", "token", ACCOUNT, "-n", NAMESPACE, "--duration=2h").strip()
+
+    def kubeconfig(self, name: str = "operator-account") -> Path:
+        return self.plane.kubeconfig_for(self.token(), name)
+
+    def pod_like_operator(self, name: str = "operator") -> Operator:
+        """An operator as in a pod of this installation, webhooks included."""
+        folder = self.plane.folder
+        mount = folder / f"{name}-account"
+        mount.mkdir()
+        for file, content in (("token", self.token()), ("namespace", NAMESPACE), ("ca.crt", self.plane.ca.decode())):
+            (mount / file).write_text(content)
+        server = {**FREE_PORTS, "webhooks": {"bindAddress": LOOPBACK, "port": self.webhook_port}}
+        config = write_configuration(folder / f"{name}.yaml", server=server, **self._parts)
+        address = urlsplit(self.plane.url)
+        environment = {
+            "KUBERNETES_SERVICE_HOST": str(address.hostname),
+            "KUBERNETES_SERVICE_PORT": str(address.port),
+            "GROVE_OPERATOR_SERVICE_ACCOUNT_NAME": ACCOUNT,
+        }
+        command = ("tests.e2e.in_pod", str(mount), "operator", "--config", str(config))
+        return Operator(command, folder / f"{name}.log", environment)
+
+    def _await_definitions(self) -> None:
+        # kubectl's own wait gives up on a definition that has no condition yet.
+        is_there = "{.items[*].status.conditions[?(@.type=='Established')].status}"
+        deadline = monotonic() + READY_SECONDS
+        while self.plane.kubectl("get", "crd", "-o", f"jsonpath={is_there}").split() != ["True"] * len(CRDS):
+            assert monotonic() < deadline, "our kinds are not served"
+            sleep(0.1)
+
+    def _reachable(self, document: JsonObject) -> JsonObject:
+        """There is no network of pods here: the Service stands for this machine, and its port for the process's."""
+        if document["kind"] == "Service":
+            return {**document, "spec": {"type": "ExternalName", "externalName": "localhost"}}
+        for webhook in document.get("webhooks", ()):
+            webhook["clientConfig"]["service"]["port"] = self.webhook_port
+        return document
+
+
+def _manifests(folder: Path, parts: JsonObject) -> list[JsonObject]:
+    ports = {"webhooks": {"port": 9443}, "healthProbes": {"port": 9444}, "metrics": {"port": 9445}}
+    config = write_configuration(folder / "installed.yaml", **{"leaderElection": ELECTION, **parts, "server": ports})
+    options = ("--config", str(config), "--output", "json")
+    command = [sys.executable, "-m", "grove.cli.main", "manifests", *options]
+    printed = subprocess.run(command, capture_output=True, check=True).stdout
+    found: list[JsonObject] = msgspec.json.decode(printed)["items"]
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind((LOOPBACK, 0))
+        return int(one.getsockname()[1])

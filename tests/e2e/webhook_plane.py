@@ -1,0 +1,196 @@
+"""A real control plane with objects of an older installation, and our webhooks in a process beside it."""
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from grove.api.crds import custom_resource_definitions
+from grove.api.meta import JsonObject
+from grove.api.resources import PODCLIQUESETS, Resource
+from grove.clock import LoopClock
+from grove.kube.client import Client
+from grove.kube.http import HttpTransport
+from grove.kube.transport import Request, Response
+from tests.admission.tables import Case, updates
+from tests.api.manifests import manifest
+from tests.kube.controlplane.plane import Plane, running_plane
+
+T = TypeVar("T")
+
+OPERATOR_NAMESPACE = "grove-system"
+OPERATOR = f"system:serviceaccount:{OPERATOR_NAMESPACE}:grove-operator"
+PATIENCE_SECONDS = 60.0
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class Api:
+    """The API server, spoken to directly: what it answers is looked at, whatever it is."""
+
+    def __init__(self, transport: HttpTransport, clock: LoopClock) -> None:
+        self._transport = transport
+        self.clock = clock
+        self.client = Client(transport, clock)
+
+    async def send(self, method: str, path: str, body: Any = None, **query: str) -> Response:
+        content = b"" if body is None else msgspec.json.encode(body)
+        return await self._transport.send(Request(method=method, path=path, body=content, query=query))
+
+    async def must(self, method: str, path: str, body: Any = None, **query: str) -> JsonObject:
+        response = await self.send(method, path, body, **query)
+        assert response.status < 300, response.body
+        found: JsonObject = msgspec.json.decode(response.body)
+        return found
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        deadline = self.clock.monotonic() + PATIENCE_SECONDS
+        while not await condition():
+            assert self.clock.monotonic() < deadline, "it never came true"
+            await self.clock.sleep(0.05)
+
+
+@asynccontextmanager
+async def api_of(plane: Plane, token: str = "") -> AsyncIterator[Api]:
+    clock = LoopClock.starting_now()
+    async with HttpTransport(plane.access(token=token), clock) as transport:
+        yield Api(transport, clock)
+
+
+def with_api(plane: Plane, story: Callable[[Api], Awaitable[T]]) -> T:
+    async def tell() -> T:
+        async with api_of(plane) as api:
+            return await story(api)
+
+    return asyncio.run(tell())
+
+
+@contextmanager
+def inherited_plane(folder: Path) -> Iterator[Plane]:
+    """Its sets were stored before there were rules: with a schema that knows none, and no webhook."""
+    with running_plane(folder) as plane:
+        with_api(plane, _inherit)
+        yield plane
+
+
+async def _inherit(api: Api) -> None:
+    definitions = custom_resource_definitions()
+    for definition in definitions:
+        await api.must("POST", _DEFINITIONS, _loosened(definition))
+    names = [definition["metadata"]["name"] for definition in definitions]
+    await api.until(lambda: _are_established(api, names))
+    await asyncio.gather(*(_store(api, i, case) for i, case in enumerate(updates()) if case.old is not None))
+    for definition in definitions:
+        path = f"{_DEFINITIONS}/{definition['metadata']['name']}"
+        version = (await api.must("GET", path))["metadata"]["resourceVersion"]
+        metadata = {**definition["metadata"], "resourceVersion": version}
+        await api.must("PUT", path, {**definition, "metadata": metadata})
+    await api.until(lambda: _has_rules(api))
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPERATOR_NAMESPACE}}
+    await api.must("POST", "/api/v1/namespaces", namespace)
+
+
+def _loosened(definition: JsonObject) -> JsonObject:
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    versions = [
+        {"name": version["name"], "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
+        | {"subresources": {"status": {}}}
+        for version in definition["spec"]["versions"]
+    ]
+    return {**definition, "spec": {**definition["spec"], "versions": versions}}
+
+
+async def _are_established(api: Api, names: list[str]) -> bool:
+    ready = [
+        item["metadata"]["name"]
+        for item in (await api.must("GET", _DEFINITIONS))["items"]
+        for condition in item["status"].get("conditions") or []
+        if (condition["type"], condition["status"]) == ("Established", "True")
+    ]
+    return all(name in ready for name in names)
+
+
+async def _has_rules(api: Api) -> bool:
+    bad = manifest(replicas="x")
+    response = await api.send("POST", PODCLIQUESETS.path("default"), bad, dryRun="All")
+    return response.status == 422
+
+
+def home_of(number: int) -> str:
+    """The namespace in which the object of an update waits."""
+    return f"update-{number}"
+
+
+def in_namespace(resource: Resource[Any], json: JsonObject, namespace: str, **metadata: Any) -> JsonObject:
+    # Without owners: they do not exist here, and the garbage collector would see to that.
+    kept = {key: value for key, value in json["metadata"].items() if key != "ownerReferences"}
+    place = {"namespace": namespace, **metadata}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **json, "metadata": {**kept, **place}}
+
+
+async def _store(api: Api, number: int, case: Case) -> None:
+    namespace = home_of(number)
+    await api.must(
+        "POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    )
+    assert case.old is not None
+    old = in_namespace(case.resource, case.old, namespace)
+    stored = await api.must("POST", case.resource.path(namespace), {k: v for k, v in old.items() if k != "status"})
+    if "status" in old:
+        path = case.resource.path(namespace, stored["metadata"]["name"], "status")
+        await api.must("PUT", path, {**stored, "status": old["status"]})
+
+
+class Webhooks:
+    """The process. `kill` leaves everything as it is, as a crash does."""
+
+    def __init__(self, plane: Plane, url: str) -> None:
+        self.url = url
+        command = [sys.executable, "-m", "tests.e2e.webhook_process", str(plane.kubeconfig), url]
+        log = (plane.folder / "webhooks.log").open("ab")
+        with log:
+            self._process = subprocess.Popen(
+                [*command, OPERATOR_NAMESPACE, OPERATOR], stdout=subprocess.PIPE, stderr=log
+            )
+        assert self._process.stdout is not None
+        while (line := self._process.stdout.readline()) != b"ready\n":
+            assert line, f"the webhooks ended; see {log.name}"
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+            self._process.wait(30)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@contextmanager
+def webhooks_of(plane: Plane) -> Iterator[Webhooks]:
+    webhooks = Webhooks(plane, f"https://127.0.0.1:{free_port()}")
+    try:
+        yield webhooks
+    finally:
+        webhooks.stop()
+
+
+def free_port() -> int:
+    """Free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
