@@ -257,8 +257,8 @@ async def test_a_strict_client_is_told_of_unknown_fields(api: Talk) -> None:
     answer = await api.post(api.at("configmaps"), body, fieldValidation="Strict")
     assert answer.refusal == (
         400, "BadRequest",
-        'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: '
-        'unknown field "metadata.foo", unknown field "bar"',
+        ('ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: '
+        'unknown field "metadata.foo", unknown field "bar"'),
     )  # fmt: skip
 
 

@@ -186,8 +186,8 @@ async def test_a_strict_client_is_told_of_unknown_fields_of_a_custom_object(api:
     answer = await api.post(api.at("podcliques"), body, fieldValidation="Strict")
     assert answer.refusal == (
         400, "BadRequest",
-        'PodClique in version "v1alpha1" cannot be handled as a PodClique: strict decoding error: '
-        'unknown field "baz", unknown field "spec.foo", unknown field "spec.podSpec.bar"',
+        ('PodClique in version "v1alpha1" cannot be handled as a PodClique: strict decoding error: '
+        'unknown field "baz", unknown field "spec.foo", unknown field "spec.podSpec.bar"'),
     )  # fmt: skip
 
 

@@ -81,8 +81,8 @@ async def test_no_finalizer_is_added_to_what_is_leaving(
     answer = await api.merge(path, {"metadata": {"finalizers": finalizers}})
     assert answer.refusal == (
         422, "Invalid",
-        f'{kind} "a" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being '
-        'deleted, found new finalizers []string{"x.io/b"}',
+        (f'{kind} "a" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being '
+        'deleted, found new finalizers []string{"x.io/b"}'),
     )  # fmt: skip
 
 
@@ -115,8 +115,8 @@ async def test_another_uid_than_expected_is_not_deleted(api: Talk) -> None:
     answer = await api.delete(api.at("configmaps", "a"), {"preconditions": {"uid": "other"}})
     assert answer.refusal == (
         409, "Conflict",
-        f'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (other) does not match the UID '
-        f"in record ({uid}). The object might have been deleted and then recreated",
+        (f'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (other) does not match the UID '
+        f"in record ({uid}). The object might have been deleted and then recreated"),
     )  # fmt: skip
     assert answer.details == {"name": "a", "kind": "ConfigMap"}
 
@@ -133,8 +133,8 @@ async def test_another_version_than_expected_is_not_deleted(api: Talk) -> None:
     answer = await api.delete(api.at("configmaps", "a"), {"preconditions": {"resourceVersion": "1"}})
     assert answer.refusal == (
         409, "Conflict",
-        'Operation cannot be fulfilled on ConfigMap "a": the ResourceVersion in the precondition (1) does not match '
-        f"the ResourceVersion in record ({version}). The object might have been modified",
+        ('Operation cannot be fulfilled on ConfigMap "a": the ResourceVersion in the precondition (1) does not match '
+        f"the ResourceVersion in record ({version}). The object might have been modified"),
     )  # fmt: skip
 
 

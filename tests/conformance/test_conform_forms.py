@@ -239,8 +239,8 @@ async def test_a_row_cannot_carry_anything_else(api: Talk) -> None:
     answer = await api.get(api.at("configmaps"), accept=TABLE, includeObject="Foo")
     assert answer.refusal == (
         400, "BadRequest",
-        'Unable to convert to Table as requested: includeObject: Invalid value: "Foo": must be \'Metadata\', \'Object\', '
-        "'None', or empty",
+        ('Unable to convert to Table as requested: includeObject: Invalid value: "Foo": must be \'Metadata\', \'Object\', '
+        "'None', or empty"),
     )  # fmt: skip
 
 

@@ -200,8 +200,8 @@ async def test_nothing_new_comes_into_a_leaving_namespace(api: Talk, plural: str
     answer = await api.post(api.at(plural, namespace=name), config("a") if plural == "configmaps" else clique("a"))
     assert answer.refusal == (
         403, "Forbidden",
-        f'{qualified} "a" is forbidden: unable to create new content in namespace {name} because it is being '
-        "terminated",
+        (f'{qualified} "a" is forbidden: unable to create new content in namespace {name} because it is being '
+        "terminated"),
     )  # fmt: skip
     assert answer.details is not None
     assert answer.details["causes"] == [

@@ -32,9 +32,9 @@ async def test_a_replacement_of_another_object_of_that_name_conflicts(api: Talk)
     answer = await api.put(api.at("configmaps", "a"), config("a", uid="other"))
     assert answer.refusal == (
         409, "Conflict",
-        'Operation cannot be fulfilled on configmaps "a": StorageError: invalid object, Code: 4, Key: '
+        ('Operation cannot be fulfilled on configmaps "a": StorageError: invalid object, Code: 4, Key: '
         f"/registry/configmaps/{api.namespace}/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
-        f"UID in precondition: other, UID in object meta: {uid}",
+        f"UID in precondition: other, UID in object meta: {uid}"),
     )  # fmt: skip
 
 

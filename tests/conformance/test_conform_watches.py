@@ -159,8 +159,8 @@ REFUSED: list[Any] = [
     ({"sendInitialEvents": "true"},
      "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
     ({"resourceVersionMatch": "NotOlderThan", "resourceVersion": "1"},
-     "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
-     "provided"),
+     ("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
+     "provided")),
 ]  # fmt: skip
 
 

@@ -114,7 +114,7 @@ def draw_set(random: Random, name: str) -> JsonObject:
                 "minAvailable": minimum,
             }
         )
-    template = {"cliques": cliques, **({"podCliqueScalingGroups": groups} if groups else {})}
+    template: JsonObject = {"cliques": cliques, **({"podCliqueScalingGroups": groups} if groups else {})}
     if random.random() < 0.5:
         template["terminationDelay"] = random.choice(("1s", "5s", "30s", "5m"))
         if groups and random.random() < 0.5:

@@ -1,6 +1,6 @@
 """Stories of gang termination: what goes, what stays, and when. One pod per node, so a cordoned node is lost room.
 
-Told in calm by `test_termination.py`, and with a crash at every write by `test_crash_everywhere.py`.
+Told in calm by `test_termination_stories.py`, and with a crash at every write by `test_crash_everywhere.py`.
 """
 
 from collections.abc import Mapping

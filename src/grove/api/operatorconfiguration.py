@@ -132,6 +132,11 @@ class TopologyAwareScheduling(Wire):
     enabled: bool = False
 
 
+class GangTermination(Wire):
+    # While more than 55 % of the nodes, and at least 3, are not ready, nothing is torn down.
+    hold_in_mass_outage: bool = True
+
+
 class Network(Wire):
     auto_mnnvl_enabled: bool = msgspec.field(default=False, name="autoMNNVLEnabled")
 
@@ -157,6 +162,7 @@ class OperatorConfiguration(Wire):
     log_level: str = "info"
     log_format: str = "json"
     authorizer: Authorizer = Authorizer()
+    gang_termination: GangTermination = GangTermination()
     topology_aware_scheduling: TopologyAwareScheduling = TopologyAwareScheduling()
     network: Network = Network()
     scheduler: Scheduler = Scheduler()

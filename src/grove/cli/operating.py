@@ -126,7 +126,10 @@ class _Operator:
             self._paced(FencedTransport(self._transport, fence)), self._metrics, self._health
         )
         client = Client(transport, self._clock, WriteLimiter(self._clock))
-        settings = Settings(workers=self._configuration.controllers.workers)
+        settings = Settings(
+            workers=self._configuration.controllers.workers,
+            holds_teardowns_in_outage=self._configuration.gang_termination.hold_in_mass_outage,
+        )
         controller = Controller(
             client, self._clock, Random(self._random.random()), settings, meter=self._metrics, is_logging=True
         )

@@ -3,15 +3,17 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from grove.cli.options import Output, UsageError
+from grove.cli.options import Output, Target, UsageError
 from grove.cli.output import Cell, Format, Tone, say, say_error, say_json_line, say_rows
 from grove.errors import UserError
 
 if TYPE_CHECKING:
     from grove.api.meta import JsonObject
     from grove.cli.tree import SetNode
+    from grove.planner.sentences import Sentence
     from grove.sim.play import Played
     from grove.sim.scenario import Scenario
     from grove.sim.telling import Told
@@ -33,7 +35,7 @@ def sim(scenario: File, seed: Seed = 0, until: Until = "", output: Output = Form
     read = _read(scenario)
     ends_at = _seconds(until) if until else None
     try:
-        played = run_virtual(play(read, seed=seed, until=ends_at, at_end=_trees))
+        played = run_virtual(play(read, seed=seed, until=ends_at, at_end=_ending))
     except ScenarioError as error:
         raise UsageError(f"{scenario}: {error}") from error
     if output is Format.JSON:
@@ -72,35 +74,49 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-async def _trees(world: "World") -> "list[SetNode]":
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """One set when the scenario is over, and what it waits for then."""
+
+    tree: "SetNode"
+    sentences: "tuple[Sentence, ...]"
+
+
+async def _ending(world: "World") -> list[Ending]:
     from random import Random
 
+    from grove.cli.explaining import explain
     from grove.cli.following import Followed
-    from grove.cli.tree import without_pods
+    from grove.cli.tree import is_settled, without_pods
 
-    found = await Followed(world.client, world.clock, Random(0)).look_once()
-    return [without_pods(tree) for tree in found]
+    found = []
+    for tree in await Followed(world.client, world.clock, Random(0)).look_once():
+        target = Target("podcliqueset", tree.name)
+        said = () if is_settled(tree) else await explain(world.client, world.clock.now(), tree.namespace, target)
+        found.append(Ending(tree=without_pods(tree), sentences=said))
+    return found
 
 
-def _say_json(played: "Played[list[SetNode]]") -> None:
+def _say_json(played: "Played[list[Ending]]") -> None:
     for line in played.lines:
         say_json_line(line)
-    for tree in played.ending:
-        say_json_line({"at": played.ends_at, "set": tree})
+    for ending in played.ending:
+        say_json_line({"at": played.ends_at, "set": ending.tree, "sentences": ending.sentences})
 
 
-def _say_text(played: "Played[list[SetNode]]") -> None:
+def _say_text(played: "Played[list[Ending]]") -> None:
     from datetime import timedelta
 
     from grove.cli.tree_view import tree_rows
+    from grove.cli.why import why_rows
     from grove.sim.telling import clock_time
     from grove.sim.world import EPOCH
 
     say_rows([(Cell(str(line), _tone(line)),) for line in played.lines])
     say()
     say(f"At {clock_time(played.ends_at)}:")
-    for tree in played.ending:
-        say_rows(tree_rows(tree, EPOCH + timedelta(seconds=played.ends_at)))
+    for ending in played.ending:
+        say_rows(tree_rows(ending.tree, EPOCH + timedelta(seconds=played.ends_at), has_hint=False))
+        say_rows(why_rows(ending.sentences))
     if not played.ending:
         say("no PodCliqueSets")
 

@@ -55,8 +55,8 @@ def table_rows(sets: Sequence[SetNode], now: datetime, *, has_namespaces: bool) 
     return rows
 
 
-def tree_rows(node: SetNode, now: datetime) -> list[Row]:
-    """The whole set. Every name can be handed to `grove why` and to kubectl as it stands."""
+def tree_rows(node: SetNode, now: datetime, *, has_hint: bool = True) -> list[Row]:
+    """The whole set. Every name can be handed to `grove why` and to kubectl as it stands; a hint says so."""
     rows: list[Row] = [tuple(Cell(word, Tone.FAINT) for word in _HEADER)]
     rows.append(
         _row(
@@ -68,17 +68,17 @@ def tree_rows(node: SetNode, now: datetime) -> list[Row]:
         )
     )
     rows += _branches(node.set_replicas, "", lambda replica, lead, stem: _replica_rows(replica, lead, stem, now))
-    rows += [(Cell(text, tone),) for text, tone in _notes(node)]
+    rows += [(Cell(text, tone),) for text, tone in _notes(node, now)]
+    if has_hint and not is_settled(node) and node.phase != LEAVING:
+        rows.append((Cell(f"Why is it not complete? grove why pcs/{node.name}", Tone.FAINT),))
     return rows
 
 
-def _notes(node: SetNode) -> Iterator[tuple[str, Tone]]:
+def _notes(node: SetNode, now: datetime) -> Iterator[tuple[str, Tone]]:
     for problem in node.problems:
         yield f"! {problem.type}: {problem.message}", Tone.BAD
     if node.updated_replicas < node.replicas and node.available_replicas:
         yield f"{node.updated_replicas} of {node.replicas} replicas run the newest template", Tone.WAITING
-    if not is_settled(node) and node.phase != LEAVING:
-        yield f"Why is it not complete? grove why pcs/{node.name}", Tone.FAINT
 
 
 def _replica_rows(replica: ReplicaNode, lead: str, stem: str, now: datetime) -> Iterator[Row]:

@@ -14,6 +14,7 @@ from grove.api.pod import Pod
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import PodGang
 from grove.api.reasons import EventReason
+from grove.api.resources import PODCLIQUESETS
 from grove.clock import Clock
 from grove.cluster.store import Change, ChangeType
 from grove.controller.journal import Done, NoJournal
@@ -135,6 +136,10 @@ class Teller(NoJournal):
                 self.count(OPERATOR, "deleted", noun, _unit(action, unit), action.reason, number=len(action.uids))
             case Patch() if labels.RECREATION in action.patch.get("metadata", {}).get("annotations", {}):
                 self.tell(OPERATOR, f"noted on podgang/{action.name}", action.reason)
+            case Patch() if "schedulingGates" in action.patch.get("spec", {}):
+                self.count(OPERATOR, "opened the gates of", noun, unit, action.reason)
+            case Patch() if action.resource is PODCLIQUESETS:
+                self.tell(OPERATOR, f"changed podcliqueset/{action.name}", action.reason)
             case Patch():
                 self.count(OPERATOR, "changed", noun, unit, action.reason)
 
