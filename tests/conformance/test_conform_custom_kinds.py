@@ -149,8 +149,10 @@ async def test_words_of_a_list_are_known(api: Talk) -> None:
     assert answer.details is not None
     assert answer.details["causes"][0] == {
         "reason": "FieldValueNotSupported",
-        "message": 'Unsupported value: "Foo": supported values: "CliqueStartupTypeAnyOrder", "CliqueStartupTypeInOrder", '
-        '"CliqueStartupTypeExplicit"',
+        "message": (
+            'Unsupported value: "Foo": supported values: "CliqueStartupTypeAnyOrder", '
+            '"CliqueStartupTypeInOrder", "CliqueStartupTypeExplicit"'
+        ),
         "field": "spec.template.cliqueStartupType",
     }
 
@@ -253,8 +255,8 @@ STATUS_ERRORS: list[Any] = [
     ),
     pytest.param(
         {"conditions": [{**CONDITION, "lastTransitionTime": "yesterday"}]}, "status.conditions[0].lastTransitionTime",
-        TYPE, 'Invalid value: "yesterday": conditions[0].lastTransitionTime in body must be of type date-time: "yesterday"',
-        id="time",
+        TYPE, 'Invalid value: "yesterday": conditions[0].lastTransitionTime in body must be of type date-time: '
+        '"yesterday"', id="time",
     ),
     pytest.param(
         {"conditions": [{**CONDITION, "status": "Maybe"}]}, "status.conditions[0].status", "FieldValueNotSupported",

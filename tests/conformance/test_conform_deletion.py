@@ -79,11 +79,11 @@ async def test_no_finalizer_is_added_to_what_is_leaving(
 ) -> None:
     path = await leaving(api, plural)
     answer = await api.merge(path, {"metadata": {"finalizers": finalizers}})
-    assert answer.refusal == (
-        422, "Invalid",
-        (f'{kind} "a" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being '
-        'deleted, found new finalizers []string{"x.io/b"}'),
-    )  # fmt: skip
+    problem = (
+        "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new "
+        'finalizers []string{"x.io/b"}'
+    )
+    assert answer.refusal == (422, "Invalid", f'{kind} "a" is invalid: {problem}')
 
 
 async def test_what_is_leaving_may_still_change(api: Talk) -> None:

@@ -237,11 +237,9 @@ async def test_a_row_carries_as_much_of_its_object_as_wanted(api: Talk, included
 
 async def test_a_row_cannot_carry_anything_else(api: Talk) -> None:
     answer = await api.get(api.at("configmaps"), accept=TABLE, includeObject="Foo")
-    assert answer.refusal == (
-        400, "BadRequest",
-        ('Unable to convert to Table as requested: includeObject: Invalid value: "Foo": must be \'Metadata\', \'Object\', '
-        "'None', or empty"),
-    )  # fmt: skip
+    problem = "must be 'Metadata', 'Object', 'None', or empty"
+    message = f'Unable to convert to Table as requested: includeObject: Invalid value: "Foo": {problem}'
+    assert answer.refusal == (400, "BadRequest", message)
 
 
 async def test_a_refusal_is_no_table(api: Talk) -> None:
@@ -295,8 +293,8 @@ async def test_writes_are_answered_in_the_form_asked_for(api: Talk) -> None:
 # Discovery
 
 SHARED = {
-    "/api/v1": ("configmaps", "events", "namespaces", "namespaces/finalize", "namespaces/status", "nodes", "nodes/status", "pods",
-                "pods/binding", "pods/log", "pods/status", "resourcequotas", "resourcequotas/status", "secrets",
+    "/api/v1": ("configmaps", "events", "namespaces", "namespaces/finalize", "namespaces/status", "nodes",
+                "nodes/status", "pods", "pods/binding", "pods/log", "pods/status", "resourcequotas", "resourcequotas/status", "secrets",
                 "serviceaccounts", "services", "services/status"),
     "/apis/grove.io/v1alpha1": ("clustertopologybindings", "podcliques", "podcliques/scale", "podcliques/status",
                                 "podcliquescalinggroups/scale", "podcliquesets", "podcliquesets/scale"),
@@ -337,7 +335,8 @@ async def test_a_group_says_what_it_serves(api: Talk, path: str) -> None:
         assert each["namespaced"] is (plural not in CLUSTER_WIDE), name
         if not subresource:
             assert each["singularName"] == each["kind"].lower(), name
-            assert each.get("shortNames", []) == [SHORT_NAMES[name]] if name in SHORT_NAMES else True, name
+            short_names = [SHORT_NAMES[name]] if name in SHORT_NAMES else []
+            assert each.get("shortNames", []) == short_names, name
         if subresource == "scale":
             assert (each["group"], each["version"], each["kind"]) == ("autoscaling", "v1", "Scale"), name
 

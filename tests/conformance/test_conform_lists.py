@@ -32,8 +32,8 @@ async def test_a_label_selector_selects(api: Talk, selector: str, names: str) ->
 
 
 BAD_LABELS: list[Any] = [
-    ("n>x", ("unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be "
-            "an integer")),
+    ("n>x", ("unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must "
+             "be an integer")),
     ("app in (x", "unable to parse requirement: found '', expected: ',' or ')'"),
     ("app in x", "unable to parse requirement: found 'x' expected: '('"),
     ("app=x,", "found '', expected: identifier after ','"),

@@ -1,7 +1,7 @@
 """Twenty sets that are scaled, lose pods and see them fail, as a seed decides; and what must be true of them after.
 
-What goes wrong around them is up to the test. `GROVE_E2E_SEED=7 pytest tests/e2e/test_faults.py` draws another story;
-processes and connections are real, so that a seed brings the same wishes, not the same run.
+What goes wrong around them is up to the test. `GROVE_E2E_SEED=7` in the environment draws another story; processes and
+connections are real, so that a seed brings the same wishes, not the same run.
 """
 
 import asyncio

@@ -15,6 +15,7 @@ from grove.kube.config import Access
 from grove.kube.tls import tls_context
 from tests.kube.controlplane.plane import LOOPBACK
 
+LONGEST_SILENCE_SECONDS = 3.0
 # Headers that belong to one connection, not to the message.
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "host"})
 
@@ -106,7 +107,7 @@ class SpoilingProxy:
             self.passed_count += 1
             return await self._pass_on(request)
         self.spoilt_count += 1
-        match self._random.randrange(4):
+        match self._random.randrange(5):
             case 0:
                 return _status(429, "TooManyRequests", {"Retry-After": "1"})
             case 1:
@@ -115,6 +116,9 @@ class SpoilingProxy:
                 # Carried out, and nobody hears of it.
                 if request.method != "GET":
                     await self._ask(request)
+            case 3:
+                # A long silence, then the end.
+                await asyncio.sleep(self._random.uniform(0.0, LONGEST_SILENCE_SECONDS))
         if request.transport is not None:
             request.transport.abort()
         return web.Response()

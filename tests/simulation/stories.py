@@ -2,7 +2,7 @@
 
 A story is a coroutine on a world; it asserts what a user would see at each rest. `test_stories.py` runs them in calm,
 `test_crash_everywhere.py` with a crash at every write. Those that take a `Scene` are also told on clusters that are
-reached over HTTP (`tests/e2e/test_stories.py`).
+reached over HTTP (`tests/e2e/test_cluster_stories.py`).
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,6 +1,6 @@
 """What stands in the API for a small set, names and labels included: manifests and tools written for Grove find it.
 
-Told in simulated worlds (`test_wire.py`) and on clusters that are reached over HTTP (`tests/e2e/test_stories.py`).
+Told in simulated worlds (`test_wire.py`) and on clusters reached over HTTP (`tests/e2e/test_cluster_stories.py`).
 """
 
 from typing import Any, TypeVar

@@ -49,6 +49,7 @@ _TARGETS: dict[str, Resource[Any]] = {
     "pcs": PODCLIQUESETS, "podcliqueset": PODCLIQUESETS, "pcsg": GROUPS, "podcliquescalinggroup": GROUPS,
     "pclq": PODCLIQUES, "podclique": PODCLIQUES, "pg": PODGANGS, "podgang": PODGANGS, "pod": PODS,
 }  # fmt: skip
+_ALL = tuple(_TARGETS.values())
 _SCALABLE = (PODCLIQUESETS, GROUPS, PODCLIQUES)
 _LATE_SECONDS = 3600.0
 _LISTED = 5
@@ -144,11 +145,11 @@ class _Player:
             case Step(apply=manifests) if manifests is not None:
                 await self._apply(path, manifests)
             case Step(delete=str(target)):
-                resource, name = _target(path, target)
+                resource, name = self._existing(path, target)
                 await world.delete(resource, name)
                 self._teller.tell(SCENARIO, f"deletes {target}")
             case Step(scale=Scale() as scale):
-                resource, name = _target(f"{path}.target", scale.target, _SCALABLE)
+                resource, name = self._existing(f"{path}.target", scale.target, _SCALABLE)
                 await world.scale(resource, name, scale.replicas)
                 self._teller.tell(SCENARIO, f"scales {scale.target} to {scale.replicas}")
             case Step(lose=Lose() as lose):
@@ -171,6 +172,13 @@ class _Player:
                 self._judge(path, expect)
             case _:
                 await self._nodes(path, step)
+
+    def _existing(self, path: str, text: str, allowed: tuple[Resource[Any], ...] = _ALL) -> tuple[Resource[Any], str]:
+        resource, name = _target(path, text, allowed)
+        there = [obj.metadata.name for obj in self._world.objects(resource)]
+        if name not in there:
+            raise ScenarioError(f"{path}: no {text} at {clock_time(self._teller.seconds)}{_near(name, there)}")
+        return resource, name
 
     async def _apply(self, path: str, manifests: Iterable[str | JsonObject]) -> None:
         for manifest in manifests:
@@ -334,9 +342,7 @@ class _WithConditions(Wire):
     status: _Conditions = _Conditions()
 
 
-def _target(
-    path: str, text: str, allowed: tuple[Resource[Any], ...] = tuple(_TARGETS.values())
-) -> tuple[Resource[Any], str]:
+def _target(path: str, text: str, allowed: tuple[Resource[Any], ...] = _ALL) -> tuple[Resource[Any], str]:
     word, _, name = text.partition("/")
     resource = _TARGETS.get(word)
     if resource is None or resource not in allowed or not name:

@@ -1,0 +1,98 @@
+"""Gang termination from outside: on `grove up` and on a real control plane, with the operator in its own process.
+
+The many cases are in `tests/simulation/termination_stories.py`, on virtual time; here two of them take real seconds.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from grove.api import labels
+from grove.api.meta import Uid
+from grove.api.resources import EVENTS, GROUPS, PODGANGS, PODS, SERVICES, Resource
+from grove.cluster.nodes import Nodes
+from grove.planner.recreation import read_record
+from tests.e2e.harness import Cluster, SeenEvent, Stage
+from tests.simulation.stories import WORKLOAD1, WORKLOAD2
+from tests.simulation.termination_stories import with_delay
+
+pytestmark = pytest.mark.kube
+
+
+def living(stage: Stage, *cliques: str) -> set[Uid]:
+    return {
+        pod.metadata.uid
+        for pod in stage.pods()
+        if not pod.metadata.is_leaving and (not cliques or pod.metadata.labels[labels.PODCLIQUE] in cliques)
+    }
+
+
+def lasting(stage: Stage) -> set[Uid]:
+    """What stays when pods and cliques go."""
+    kinds: tuple[Resource[Any], ...] = (SERVICES, GROUPS, PODGANGS)
+    return {obj.metadata.uid for kind in kinds for obj in stage.objects(kind)}
+
+
+async def lose(stage: Stage, clique: str, count: int) -> None:
+    """Take pods away, with no room for others."""
+    pods = [pod for pod in stage.running_pods() if pod.metadata.labels[labels.PODCLIQUE] == clique][:count]
+    assert len(pods) == count
+    for pod in pods:
+        await stage.client.delete(PODS, stage.namespace, pod.metadata.name, uid=pod.metadata.uid)
+
+
+async def a_broken_clique_ends_the_whole_replica(stage: Stage) -> None:
+    names = await stage.add_nodes(2)
+    assert isinstance(names, tuple)
+    nodes = Nodes(stage.client, stage.cluster.clock)
+    await stage.apply(with_delay(WORKLOAD1, "3s"))
+    await stage.settle()
+    before, kept = living(stage), lasting(stage)
+    assert len(before) == 10
+    for name in names:
+        await nodes.cordon(name)
+    await lose(stage, "workload1-0-pc-a", 1)
+    await stage.wait_until(lambda: not living(stage) & before)
+    for name in names:
+        await nodes.uncordon(name)
+    await stage.settle()
+    await stage.wait_until(lambda: not any(read_record(gang).open for gang in stage.objects(PODGANGS)))
+    assert len(living(stage)) == 10
+    assert lasting(stage) == kept
+    assert sum(read_record(gang).count for gang in stage.objects(PODGANGS)) == 1
+    seen = (await stage.client.list(EVENTS.viewed_as(SeenEvent), namespace=stage.namespace)).items
+    assert "PodCliqueSetReplicaDeleteSuccessful" in {event.reason for event in seen}
+
+
+async def a_broken_group_replica_goes_alone(stage: Stage) -> None:
+    names = await stage.add_nodes(2)
+    assert isinstance(names, tuple)
+    nodes = Nodes(stage.client, stage.cluster.clock)
+    await stage.apply(with_delay(WORKLOAD2, "3s"))
+    await stage.settle()
+    first = living(stage, "workload2-0-sg-x-0-pc-b", "workload2-0-sg-x-0-pc-c")
+    others = living(stage) - first
+    assert (len(first), len(others)) == (4, 6)
+    for name in names:
+        await nodes.cordon(name)
+    await lose(stage, "workload2-0-sg-x-0-pc-c", 3)
+    await stage.wait_until(lambda: not living(stage) & first)
+    for name in names:
+        await nodes.uncordon(name)
+    await stage.settle()
+    assert living(stage) >= others
+    assert len(living(stage)) == 10
+
+
+@pytest.mark.parametrize("story", [a_broken_clique_ends_the_whole_replica, a_broken_group_replica_goes_alone])
+def test_it_ends_as_in_the_simulation(
+    runner: asyncio.Runner, cluster: Cluster, story: Callable[[Stage], Awaitable[None]]
+) -> None:
+    async def run() -> None:
+        stage = await cluster.stage(has_nodes=False)
+        await story(stage)
+        await stage.clear()
+
+    runner.run(run())
