@@ -1,8 +1,8 @@
 """Bad roads to an API server, on loopback: one that cuts connections, and one that loses and spoils answers."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
@@ -139,14 +139,14 @@ class SpoilingProxy:
         async with self._open(request, await request.read()) as answer:
             return answer.status, await answer.read(), answer.headers.get("Content-Type", "application/json")
 
-    def _open(self, request: web.Request, body: bytes) -> "aiohttp.client._RequestContextManager":
+    def _open(self, request: web.Request, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         return self._session.request(
             request.method, f"{self._access.server}{request.path_qs}", data=body or None, headers=_kept(request.headers)
         )
 
 
-def _kept(headers: "aiohttp.typedefs.LooseHeaders") -> dict[str, str]:
-    return {str(key): str(value) for key, value in dict(headers).items() if str(key).lower() not in _HOP_BY_HOP}
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in headers.items() if key.lower() not in _HOP_BY_HOP}
 
 
 def _status(code: int, reason: str, headers: dict[str, str]) -> web.Response:

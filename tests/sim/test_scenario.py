@@ -74,7 +74,7 @@ def test_a_lost_pod_keeps_its_node_unless_it_is_said() -> None:
         (step(expect={}), "timeline[0].expect: expects nothing; write running, conditions, kept or replaced"),
         (
             step(expect={"kept": ["a"]}),
-            "timeline[0].expect.since: is needed by kept and replaced; write the time of the pods they mean, such as 10m",
+            "timeline[0].expect.since: is needed by kept and replaced; write since when, such as 10m",
         ),
         (
             step(expect={"kept": ["a"], "since": "11m"}),

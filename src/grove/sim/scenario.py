@@ -261,7 +261,7 @@ def _expect_complaints(path: str, expect: Expect, at: timedelta) -> Iterator[str
     if expect == Expect():
         yield f"{path}: expects nothing; write running, conditions, kept or replaced"
     if (expect.kept or expect.replaced) and expect.since is None:
-        yield f"{path}.since: is needed by kept and replaced; write the time of the pods they mean, such as 10m"
+        yield f"{path}.since: is needed by kept and replaced; write since when, such as 10m"
     if expect.since is not None:
         yield from _time_complaints(f"{path}.since", expect.since)
         if parse_duration(expect.since) > at:
