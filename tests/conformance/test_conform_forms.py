@@ -294,7 +294,8 @@ async def test_writes_are_answered_in_the_form_asked_for(api: Talk) -> None:
 
 SHARED = {
     "/api/v1": ("configmaps", "events", "namespaces", "namespaces/finalize", "namespaces/status", "nodes",
-                "nodes/status", "pods", "pods/binding", "pods/log", "pods/status", "resourcequotas", "resourcequotas/status", "secrets",
+                "nodes/status", "pods", "pods/binding", "pods/log", "pods/status", "resourcequotas",
+                "resourcequotas/status", "secrets",
                 "serviceaccounts", "services", "services/status"),
     "/apis/grove.io/v1alpha1": ("clustertopologybindings", "podcliques", "podcliques/scale", "podcliques/status",
                                 "podcliquescalinggroups/scale", "podcliquesets", "podcliquesets/scale"),

@@ -1,46 +1,72 @@
 """How many nodes must be out of reach before nothing is torn down."""
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from grove.api.meta import Condition, ObjectMeta, Uid
 from grove.api.node import Node, NodeStatus
-from grove.controller.outage import Outage
+from grove.controller.outage import LONG_AGO, SETTLING, Outage
 from grove.kube.cache import Store
+from grove.planner.snapshot import UNTIL_TOLD
+from tests.dsl import NOW
 
 
-def node(index: int, *, ready: bool, version: int = 1) -> Node:
+def node(index: int, *, ready: bool, version: int = 1, since: datetime = LONG_AGO) -> Node:
     status = "True" if ready else "Unknown"
+    condition = Condition(type="Ready", status=status, last_transition_time=since)
     return Node(
         metadata=ObjectMeta(name=f"node-{index}", uid=Uid(f"uid-{index}"), resource_version=str(version)),
-        status=NodeStatus(conditions=(Condition(type="Ready", status=status),)),
+        status=NodeStatus(conditions=(condition,)),
     )
 
 
+def is_held(outage: Outage, now: datetime = NOW) -> bool:
+    return outage.until is not None and now < outage.until
+
+
 @pytest.mark.parametrize(
-    ("total", "unready", "is_on"),
+    ("total", "unready", "expected"),
     [
         (0, 0, False), (2, 2, False), (3, 2, False), (3, 3, True), (4, 3, True), (20, 11, False), (20, 12, True),
         (100, 55, False), (100, 56, True),
     ],
 )  # fmt: skip
-def test_more_than_55_percent_and_at_least_three(total: int, unready: int, is_on: bool) -> None:
+def test_more_than_55_percent_and_at_least_three(total: int, unready: int, expected: bool) -> None:
     nodes: Store[Node] = Store()
     outage = Outage(nodes, is_enabled=True, changed=lambda: None)
     for index in range(total):
         nodes.observe(node(index, ready=index >= unready))
-    assert outage.is_on is is_on
+    assert is_held(outage) is expected
 
 
-def test_it_tells_when_it_begins_and_ends() -> None:
+def test_nodes_that_came_back_count_after_a_minute() -> None:
+    nodes: Store[Node] = Store()
+    outage = Outage(nodes, is_enabled=True, changed=lambda: None)
+    for index in range(10):
+        nodes.observe(node(index, ready=index >= 8))
+    assert outage.until == UNTIL_TOLD
+    for index in range(5):
+        nodes.observe(node(index, ready=True, version=2, since=NOW + timedelta(seconds=index)))
+    # Three are out for good, and five may be few: so with the third that is back, at second 2, it is over.
+    assert outage.until == NOW + timedelta(seconds=2) + SETTLING
+    assert is_held(outage, NOW + timedelta(seconds=61))
+    assert not is_held(outage, NOW + timedelta(seconds=62))
+
+
+def test_it_tells_when_the_answer_changes_and_not_at_every_heartbeat() -> None:
     nodes: Store[Node] = Store()
     told: list[bool] = []
-    outage = Outage(nodes, is_enabled=True, changed=lambda: told.append(outage.is_on))
+    outage = Outage(nodes, is_enabled=True, changed=lambda: told.append(is_held(outage)))
     for index in range(4):
         nodes.observe(node(index, ready=True))
-    for index in range(4):
-        nodes.observe(node(index, ready=False, version=2))
-    nodes.observe(node(0, ready=True, version=3))
-    nodes.observe(node(1, ready=True, version=3))
+    told.clear()
+    for version in (2, 3):
+        for index in range(4):
+            nodes.observe(node(index, ready=False, version=version))
+    assert told == [True]
+    nodes.observe(node(0, ready=True, version=4))
+    nodes.observe(node(1, ready=True, version=4))
     assert told == [True, False]
 
 
@@ -49,9 +75,9 @@ def test_a_node_that_is_removed_is_not_counted_any_more() -> None:
     outage = Outage(nodes, is_enabled=True, changed=lambda: None)
     for index in range(5):
         nodes.observe(node(index, ready=index >= 3))
-    assert outage.is_on
+    assert is_held(outage)
     nodes.forget(Uid("uid-0"))
-    assert not outage.is_on
+    assert not is_held(outage)
 
 
 def test_it_can_be_switched_off() -> None:
@@ -59,4 +85,4 @@ def test_it_can_be_switched_off() -> None:
     outage = Outage(nodes, is_enabled=False, changed=lambda: None)
     for index in range(5):
         nodes.observe(node(index, ready=False))
-    assert not outage.is_on
+    assert not is_held(outage)

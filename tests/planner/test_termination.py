@@ -136,13 +136,14 @@ class TestAStandaloneClique:
 
     def test_a_teardown_is_held_while_most_nodes_are_not_ready(self) -> None:
         facts = snapshot(standalone_set(), standalone(broken(), healthy("p-0-b")))
-        held = plan(msgspec.structs.replace(facts, is_outage=True), at(10))
+        held = plan(msgspec.structs.replace(facts, hold_until=at(20)), at(10))
         assert intents(held) == {}
         assert [finding.reason for finding in held.findings] == [FindingReason.TEARDOWN_HELD]
         (status,) = [status for status in held.statuses if status.resource.plural == "podcliquesets"]
         assert [one["type"] for one in status.patch["conditions"]] == ["TeardownHeld"]
+        assert held.wake_at == at(20)
         # The clock ran on.
-        assert intents(plan(facts, at(10)))
+        assert intents(plan(msgspec.structs.replace(facts, hold_until=at(20)), at(20)))
 
     def test_a_scale_set_at_run_time_is_part_of_the_intent(self) -> None:
         scaled = broken(needs=2)

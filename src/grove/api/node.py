@@ -1,6 +1,8 @@
 """Node, as far as the operator looks at one: is it ready?"""
 
-from grove.api.meta import Condition, ObjectMeta, Wire, is_condition_true
+from datetime import datetime
+
+from grove.api.meta import Condition, ObjectMeta, Wire, find_condition, is_condition_true
 
 
 class NodeStatus(Wire):
@@ -14,3 +16,8 @@ class Node(Wire):
     @property
     def is_ready(self) -> bool:
         return is_condition_true(self.status.conditions, "Ready")
+
+    @property
+    def ready_since(self) -> datetime | None:
+        condition = find_condition(self.status.conditions, "Ready")
+        return condition.last_transition_time if condition is not None and self.is_ready else None

@@ -155,7 +155,10 @@ class EventReason(Documented):
         "PodCliqueScalingGroupReplicaDeleteFailed",
         "a group replica could not be removed completely",
     )
-    MIN_AVAILABLE_BREACHED = "MinAvailableBreached", "a clique or group fell below its minimum; the message has the deadline"
+    MIN_AVAILABLE_BREACHED = (
+        "MinAvailableBreached",
+        "a clique or group fell below its minimum; the message has the deadline",
+    )
     MIN_AVAILABLE_RESTORED = "MinAvailableRestored", "a clique or group that was below its minimum is available again"
     ALL_SCHEDULED_REPLICAS_LOST = "AllScheduledReplicasLost", "everything that had a node lost it"
     TEARDOWN_HELD = "TeardownHeld", "a due teardown waits because most nodes are not ready"

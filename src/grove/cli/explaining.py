@@ -7,9 +7,12 @@ import asyncio
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from grove.api import labels
 from grove.api.meta import Condition, ObjectMeta, Uid, Wire, is_condition_true
 from grove.api.podcliqueset import PodCliqueSet
+from grove.api.reasons import ConditionType
 from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
 from grove.cli.kinds import RESOURCES
 from grove.cli.options import Target
@@ -40,7 +43,7 @@ async def explain(client: Client, now: datetime, namespace: str, target: Target)
     observer = Observer(caches, failures, lambda _: None)
     await _read(client, pcs, caches)
     uid = pcs.metadata.uid
-    snapshot = _with_told_failures(_seen(observer, uid), observer, failures, uid, now)
+    snapshot = _with_told_outage(_with_told_failures(_seen(observer, uid), observer, failures, uid, now))
     lost = await _lost_nodes(client, caches)
     explainer = Explainer(snapshot, plan(snapshot, now), now, lost)
     match target.kind:
@@ -103,6 +106,12 @@ def _with_told_failures(
                 )  # fmt: skip
         observer.mark(set_uid, replica.index)
     return _seen(observer, set_uid)
+
+
+def _with_told_outage(snapshot: Snapshot) -> Snapshot:
+    """Whether teardowns are held depends on how the operator was set up; it wrote down that it holds some."""
+    is_held = is_condition_true(snapshot.pcs.status.conditions, ConditionType.TEARDOWN_HELD)
+    return msgspec.structs.replace(snapshot, is_outage=is_held)
 
 
 def _seen(observer: Observer, set_uid: Uid) -> Snapshot:

@@ -193,7 +193,7 @@ class Observer:
             replicas=tuple(state.views.values()),
             strays=tuple(sorted(self._strays.get(set_uid, {}).values(), key=_name_of)),
             refused_ahead_count=self._refused_ahead_count(pcs),
-            is_outage=self._outage.is_on,
+            hold_until=self._outage.until,
         )
 
     def _state_of(self, pcs: PodCliqueSet) -> _SetState:

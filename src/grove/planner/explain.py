@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import IntEnum
 from functools import partial
 
+from grove.api import labels
 from grove.api.meta import LastError, find_condition
 from grove.api.pod import Pod
 from grove.api.reasons import ConditionType, FindingReason, Reason
@@ -259,9 +260,13 @@ class Explainer:
         replica, gang = self._gangs[name]
         about = f"podgang/{name}"
         views = self._views(name)
+        return self._removal(about) or self._coming_back(about, self._waiting(about, replica, gang, views))
+
+    def _waiting(
+        self, about: str, replica: ReplicaView, gang: GangBlueprint, views: tuple[CliqueView, ...]
+    ) -> Story | None:
         return (
-            self._removal(about)
-            or self._refusal(about, views)
+            self._refusal(about, views)
             or self._obstacle(about, replica, gang)
             or self._behind_base(about, gang, views)
             or self._incomplete(about, replica, gang, views)
@@ -280,6 +285,14 @@ class Explainer:
         if found is None:
             return None
         return Story(rank=Rank.BROKEN, sentences=(cause(about, found.reason, f"{found.message}."),))
+
+    def _coming_back(self, about: str, rest: Story | None) -> Story | None:
+        """A unit that was torn down says so until all of it exists again; what it waits for comes after."""
+        found = self._finding(about, FindingReason.COMING_BACK)
+        if found is None:
+            return rest
+        told = cause(about, found.reason, f"{found.message}.")
+        return Story(rank=rest.rank if rest else Rank.LOST, sentences=(told, *(rest.sentences if rest else ())))
 
     def _refusal(self, about: str, views: tuple[CliqueView, ...]) -> Story | None:
         found = self._finding(about, FindingReason.PODS_REFUSED)
@@ -378,6 +391,7 @@ class Explainer:
             cause(about, Reason.MINIMUM_LOST, f"{view.name} lost its minimum: {clique_breach(view).message}.")
             for view in lost
         ]
+        sentences += self._countdown(lost)
         pods = [pod for view in views for pod in view.active]
         questions: tuple[tuple[Wait, Callable[[str, list[Pod]], tuple[Sentence, ...]]], ...] = (
             (has_foreign_gate, foreign_gate_sentences),
@@ -395,6 +409,23 @@ class Explainer:
         return Story(
             rank=Rank.LOST if lost else Rank.BLOCKED if is_blocked else Rank.EXTRAS, sentences=tuple(sentences)
         )
+
+    def _countdown(self, lost: list[CliqueView]) -> list[Sentence]:
+        """What a breach leads to and when: of the clique itself, or of its group when that is below its own minimum."""
+        groups = {view.clique.metadata.labels.get(labels.GROUP, ""): None for view in lost}
+        abouts = [f"podclique/{view.name}" for view in lost] + [f"podcliquescalinggroup/{name}" for name in groups]
+        found = [
+            finding for about in abouts
+            if (finding := self._finding(about, FindingReason.TERMINATION_DELAY, FindingReason.TEARDOWN_HELD))
+        ]  # fmt: skip
+        return [self._consequence(finding) for finding in found]
+
+    def _consequence(self, finding: Finding) -> Sentence:
+        # The numbers stand before it, and were told as the cause.
+        what = finding.message.rpartition("; ")[2]
+        if finding.reason == FindingReason.TERMINATION_DELAY:
+            what = f"{what} {when(finding.until, self._now)}"
+        return next_step(finding.about, f"{what}.", reason=finding.reason, until=finding.until)
 
     def _gates_in_the_way(self, clique: CliqueView) -> tuple[Sentence, ...]:
         """Foreign gates on other cliques' pods hold the whole gang, if its minimum needs those pods."""

@@ -17,7 +17,7 @@ class Memo:
 
     def __init__(self) -> None:
         self._context: SetContext | None = None
-        self._is_outage = False
+        self._hold_until: datetime | None = None
         self._views: tuple[ReplicaView, ...] = ()
         self._plans: list[ReplicaPlan] = []
         # How many refused gangs were ahead when a refused replica was planned.
@@ -39,11 +39,11 @@ class Memo:
             view = self._views[position]
             mine = ahead if view.failures else 0
             if position in changed or position in due or self._ahead.get(position) != mine:
-                plan = plan_replica(snapshot.context, view, now, gangs_ahead_count=mine, is_outage=snapshot.is_outage)
+                plan = plan_replica(snapshot.context, view, now, gangs_ahead_count=mine, hold_until=snapshot.hold_until)
                 self._put(position, plan, mine if view.failures else None)
             ahead += self._plans[position].refused_gang_count
         self._context = snapshot.context
-        self._is_outage = snapshot.is_outage
+        self._hold_until = snapshot.hold_until
 
     def busy(self) -> list[ReplicaPlan]:
         """The plans that matter beyond their counts, in order."""
@@ -51,7 +51,7 @@ class Memo:
 
     def _changed(self, snapshot: Snapshot) -> dict[int, None]:
         before, self._views = self._views, snapshot.replicas
-        is_other = self._context is not snapshot.context or self._is_outage != snapshot.is_outage
+        is_other = self._context is not snapshot.context or self._hold_until != snapshot.hold_until
         if is_other or len(before) != len(self._views):
             self._start_over()
             return dict.fromkeys(range(len(self._views)))

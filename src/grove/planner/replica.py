@@ -87,7 +87,12 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_replica(
-    context: SetContext, replica: ReplicaView, now: datetime, *, gangs_ahead_count: int = 0, is_outage: bool = False
+    context: SetContext,
+    replica: ReplicaView,
+    now: datetime,
+    *,
+    gangs_ahead_count: int = 0,
+    hold_until: datetime | None = None,
 ) -> ReplicaPlan:
     base_name = names.replica_name(context.name, replica.index)
     if replica.index >= context.spec.replicas:
@@ -104,7 +109,7 @@ def plan_replica(
     blueprint = draw_replica(context, replica.index, live_scale)
     removals = plan_group_replica_removals(context, replica, blueprint)
     recreations = Recreations(replica, blueprint)
-    terminations = plan_terminations(context, replica, blueprint, recreations, now, is_held=is_outage)
+    terminations = plan_terminations(context, replica, blueprint, recreations, now, hold_until=hold_until)
     states = gang_states(replica, blueprint, recreations, removals.busy_gangs, now, gangs_ahead_count)
     failures = open_failures(replica, blueprint, states)
     retries = Retries(failures, now)

@@ -8,6 +8,8 @@ from grove.api.pod import Pod
 from grove.planner.actions import Part
 
 LISTED_NAMES = 3
+# The longest back-off is shorter.
+LONG_SECONDS = 600
 
 
 class Kind(StrEnum):
@@ -73,4 +75,13 @@ def when(instant: datetime | None, now: datetime) -> str:
     if instant is None or instant <= now:
         return "now"
     seconds = int((instant - now).total_seconds()) + 1
-    return f"about {instant:%H:%M:%S} (in {seconds} s)"
+    day = "" if instant.date() == now.date() else f"{instant:%Y-%m-%d} "
+    return f"about {day}{instant:%H:%M:%S} (in {_span(seconds)})"
+
+
+def _span(seconds: int) -> str:
+    """Seconds as long as they can be counted by; `3h59m` when they cannot."""
+    if seconds < LONG_SECONDS:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    return f"{minutes // 60}h{minutes % 60}m" if minutes >= 60 else f"{minutes}m{seconds % 60}s"

@@ -1,5 +1,7 @@
 """One set's views and its surroundings: all that a plan may rest on, besides the time."""
 
+from datetime import UTC, datetime
+
 import msgspec
 
 from grove.api.defaulting import default_podcliqueset
@@ -14,6 +16,9 @@ from grove.api.validation.podcliqueset import validate_podcliqueset
 from grove.api.validation.settings import Settings
 from grove.planner.actions import Subject, subject_of
 from grove.planner.views import ReplicaView
+
+# A hold that ends when somebody says so, not at a time.
+UNTIL_TOLD = datetime.max.replace(tzinfo=UTC)
 
 
 class SetContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +64,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     strays: tuple[PodGang, ...] = ()
     # Older sets of this namespace whose pods are refused: they try again before this one.
     refused_ahead_count: int = 0
-    # So many nodes are not ready that nothing is torn down: more likely the network is at fault than every gang.
-    is_outage: bool = False
+    # Until then nothing is torn down: so many nodes are out that the network is more likely at fault than every gang.
+    hold_until: datetime | None = None
 
 
 def build_context(observed: PodCliqueSet) -> SetContext:

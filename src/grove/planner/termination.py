@@ -18,7 +18,7 @@ from grove.planner.actions import Emit, Finding, FreshLook, Patch, Severity, ear
 from grove.planner.availability import clique_breach, group_breach, group_replica_health
 from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint
 from grove.planner.recreation import REPLICA, Recreations, Unit, plan_intent
-from grove.planner.snapshot import SetContext
+from grove.planner.snapshot import UNTIL_TOLD, SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
 
@@ -53,17 +53,20 @@ def plan_terminations(
     recreations: Recreations,
     now: datetime,
     *,
-    is_held: bool,
+    hold_until: datetime | None,
 ) -> Terminations:
     delay = set_delay(context)
     if delay is None:
         return NONE
     running = _breaches(context, replica, blueprint, recreations, delay)
     due = _most_important([breach for breach in running if breach.at <= now])
-    if is_held:
+    if hold_until is not None and now < hold_until:
         return Terminations(
             findings=tuple(_finding(breach, now, is_held=True) for breach in running),
-            wake_at=earliest(*(breach.at for breach in running if breach.at > now)),
+            wake_at=earliest(
+                *(breach.at for breach in running if breach.at > now),
+                hold_until if due and hold_until < UNTIL_TOLD else None,
+            ),
             held_count=len(due),
         )
     return Terminations(
