@@ -7,21 +7,17 @@ import asyncio
 import inspect
 from collections.abc import Iterator
 from itertools import count
-from random import Random
 
 import pytest
 
 from grove.clock import LoopClock
-from grove.cluster.garbage import GarbageCollector
-from grove.cluster.http.server import HttpApi
-from grove.cluster.server import ApiServer
 from grove.kube.config import Access
 from grove.kube.http import HttpTransport
+from tests.conformance.embedded import Embedded
 from tests.conformance.known_differences import KNOWN_DIFFERENCES
 from tests.conformance.talk import Talk
 from tests.kube.controlplane.plane import Plane
 
-_TOKEN = "a token of the tests"
 _numbers = count()
 
 
@@ -29,28 +25,6 @@ _numbers = count()
 def runner() -> Iterator[asyncio.Runner]:
     with asyncio.Runner() as one:
         yield one
-
-
-class Embedded:
-    """The embedded API over HTTP and TLS, with its garbage collector and nothing else: no scheduler, no kubelet."""
-
-    def __init__(self) -> None:
-        self._server = ApiServer(LoopClock.starting_now(), Random(7))
-        self._http = HttpApi(self._server, token=_TOKEN)
-        self._collector: asyncio.Task[None] | None = None
-
-    async def start(self) -> Access:
-        await self._http.start()
-        self._collector = asyncio.create_task(GarbageCollector(self._server).run())
-        return Access(
-            server=self._http.url, source="tests", certificate_authority=self._http.ca, token=self._http.token
-        )
-
-    async def stop(self) -> None:
-        await self._http.stop()
-        if self._collector is not None:
-            self._collector.cancel()
-            await asyncio.wait([self._collector])
 
 
 @pytest.fixture(scope="session")

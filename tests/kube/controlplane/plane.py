@@ -65,6 +65,10 @@ class Plane:
     def ca(self) -> bytes:
         return self._certificates.ca
 
+    @property
+    def etcd_url(self) -> str:
+        return f"http://{LOOPBACK}:{self._ports['etcd']}"
+
     def access(self, *, token: str = "") -> Access:
         """As the administrator, or as whoever has this token."""
         return find_access({}, kubeconfig=self.kubeconfig if not token else self.kubeconfig_for(token))

@@ -11,13 +11,13 @@ from grove.cluster.server.bodies import whole_number
 from grove.cluster.server.context import Context
 from grove.cluster.server.selectors import Selection, parse_selection
 from grove.cluster.server.status_errors import (
+    ExpiredContinueError,
     RefusedError,
     bad_request,
-    expired_continue,
     invalid_options,
     not_found,
     too_large_version,
-    too_old,
+    too_old_list,
 )
 from grove.cluster.server.targets import Target
 from grove.cluster.store import CompactedError, Entry, in_path
@@ -44,7 +44,7 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 class _Continue(msgspec.Struct, frozen=True):
-    """What a continue token says: the state that is being listed, and how far the reader has come."""
+    """What a continue token says: the state that is being listed (0: any), and how far the reader has come."""
 
     revision: int
     namespace: str
@@ -64,8 +64,8 @@ def read_list(context: Context, target: Target, request: Request) -> Response:
         if version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         start = _read_token(token)
-        revision = start.revision
-        entries = _entries_at(context, target, selection, start.revision)
+        revision = start.revision or context.store.revision
+        entries = _entries_at(context, target, selection, revision, start)
         matching = [entry for entry in entries if _is_after(entry, start)]
     else:
         revision = _revision_to_list(context, request)
@@ -101,19 +101,19 @@ def select_entries(context: Context, target: Target, selection: Selection) -> li
     return [entry for entry in table.entries(scope) if selection.matches(entry.obj)]
 
 
-def _entries_at(context: Context, target: Target, selection: Selection, revision: int) -> list[Entry]:
+def _entries_at(context: Context, target: Target, selection: Selection, revision: int, start: _Continue) -> list[Entry]:
     try:
         entries = context.store.table(target.served).entries_at(revision, target.scope)
     except CompactedError:
-        raise expired_continue() from None
+        raise ExpiredContinueError(_write_token(msgspec.structs.replace(start, revision=0))) from None
     return [entry for entry in entries if selection.matches(entry.obj)]
 
 
 def _entries_exactly_at(context: Context, target: Target, selection: Selection, revision: int) -> list[Entry]:
     try:
         entries = context.store.table(target.served).entries_at(revision, target.scope)
-    except CompactedError as gone:
-        raise too_old(revision, gone.oldest) from None
+    except CompactedError:
+        raise too_old_list() from None
     return [entry for entry in entries if selection.matches(entry.obj)]
 
 

@@ -236,13 +236,26 @@ def fell_behind() -> RefusedError:
     return RefusedError(410, "Expired", "The resourceVersion for the provided watch is too old.")
 
 
-def expired_continue() -> RefusedError:
-    return RefusedError(
-        410,
-        "Expired",
-        "The provided continue parameter is too old to display a consistent list result. You must start a new list "
-        "without the continue parameter.",
-    )
+def too_old_list() -> RefusedError:
+    return RefusedError(410, "Expired", "The resourceVersion for the provided list is too old.")
+
+
+class ExpiredContinueError(RefusedError):
+    """A list cannot be continued as of the moment it was begun; with the token given here, as of now."""
+
+    def __init__(self, token: str) -> None:
+        message = (
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+            "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
+            "the results. Continuing with the provided token results in an inconsistent list - objects that were "
+            "created, modified, or deleted between the time the first chunk was returned and now may show up in the "
+            "list."
+        )
+        super().__init__(410, "Expired", message)
+        self._token = token
+
+    def status(self) -> JsonObject:
+        return {**super().status(), "metadata": {"continue": self._token}}
 
 
 def too_large_version(wanted: int, current: int) -> RefusedError:
