@@ -295,14 +295,14 @@ def test_a_set_of_many_waiting_gangs_names_the_first_ones() -> None:
 def test_a_field_that_is_not_carried_out_is_noted_last() -> None:
     async def story(world: World) -> str:
         manifest: JsonObject = yaml.safe_load(WORKLOAD1.read_text())
-        manifest["spec"]["template"]["terminationDelay"] = "1h"
+        manifest["spec"]["template"]["cliqueStartupType"] = "CliqueStartupTypeInOrder"
         await world.apply(manifest)
         await world.settle()
         return "pcs/workload1"
 
     first, last = why(10, story).splitlines()
     assert first == "Nothing: 10 of 10 pods are ready."
-    assert last.startswith("spec.template.terminationDelay is accepted but not carried out yet: ")
+    assert last.startswith("spec.template.cliqueStartupType is accepted but not carried out yet: ")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from grove.api.meta import JsonObject
+from tests.kube.controlplane.build import binary, chosen_version
 
-KUBECTL = shutil.which("kubectl")
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -33,8 +33,7 @@ class Kubectl:
 
     def __init__(self, kubeconfig: Path, home: Path, command: tuple[str, ...] = ()) -> None:
         self.kubeconfig = kubeconfig
-        # The machine's kubectl, unless another one is given.
-        self._command = command or ((KUBECTL,) if KUBECTL else ())
+        self._command = command or _kubectl()
         # A home of its own: kubectl caches discovery there.
         self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(home)}
 
@@ -44,7 +43,6 @@ class Kubectl:
         return ran
 
     def attempt(self, *arguments: str, stdin: str = "", editor: str = "") -> Ran:
-        assert self._command, "kubectl is not on the PATH; these tests run with `make test-kube`"
         done = subprocess.run(
             [*self._command, *arguments],
             env={**self._environment, "KUBE_EDITOR": editor},
@@ -59,6 +57,12 @@ class Kubectl:
     def json(self, *arguments: str) -> JsonObject:
         found: JsonObject = msgspec.json.decode(self(*arguments, "-o", "json").out)
         return found
+
+
+def _kubectl() -> tuple[str, ...]:
+    """The machine's, as a newcomer has it; without one, that of the control plane which `make kube` built."""
+    found = shutil.which("kubectl")
+    return (found,) if found else (str(binary(chosen_version())), "kubectl")
 
 
 @contextmanager

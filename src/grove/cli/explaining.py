@@ -25,7 +25,7 @@ from grove.kube.errors import ApiError
 from grove.planner.explain import Explainer, told_failures
 from grove.planner.plan import plan
 from grove.planner.sentences import Sentence
-from grove.planner.snapshot import Snapshot
+from grove.planner.snapshot import UNTIL_TOLD, Snapshot
 
 
 class _NodeStatus(Wire):
@@ -111,7 +111,7 @@ def _with_told_failures(
 def _with_told_outage(snapshot: Snapshot) -> Snapshot:
     """Whether teardowns are held depends on how the operator was set up; it wrote down that it holds some."""
     is_held = is_condition_true(snapshot.pcs.status.conditions, ConditionType.TEARDOWN_HELD)
-    return msgspec.structs.replace(snapshot, is_outage=is_held)
+    return msgspec.structs.replace(snapshot, hold_until=UNTIL_TOLD if is_held else None)
 
 
 def _seen(observer: Observer, set_uid: Uid) -> Snapshot:

@@ -5,18 +5,21 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import TypeVar
 
 import msgspec
 
 from grove.api import labels, names
-from grove.api.meta import Condition, HasMetadata, Uid, Wire, is_condition_true
+from grove.api.meta import Condition, HasMetadata, ObjectMeta, Uid, Wire, find_condition, is_condition_true
 from grove.api.pod import ContainerStatus, Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet, SetPhase
 from grove.api.podgang import GangPhase, PodGang
 from grove.api.reasons import ConditionType
 from grove.api.scalinggroup import PodCliqueScalingGroup
+from grove.planner.snapshot import SetContext, build_context
+from grove.planner.termination import effective_delay
 
 LEAVING = "Terminating"
 GATED = "Gated"
@@ -56,6 +59,8 @@ class CliqueNode(Wire):
     min_available: int
     counts: PodCounts
     created_at: datetime | None
+    # In breach: when its group replica, or the whole set replica, is torn down for it.
+    teardown_at: datetime | None = None
     pods: tuple[PodNode, ...] = ()
 
 
@@ -76,6 +81,8 @@ class GroupNode(Wire):
     min_available: int
     counts: PodCounts
     created_at: datetime | None
+    # Below its own minimum: when the whole set replica is torn down for it.
+    teardown_at: datetime | None = None
     group_replicas: tuple[GroupReplicaNode, ...] = ()
 
 
@@ -112,6 +119,25 @@ class SetNode(Wire):
 
 
 T = TypeVar("T", bound=HasMetadata)
+
+
+class Deadlines:
+    """When breaches lead to a teardown: the delay counts from the moment that the condition tells."""
+
+    def __init__(self, pcs: PodCliqueSet) -> None:
+        self._pcs = pcs
+
+    @cached_property
+    def _context(self) -> SetContext:
+        # Only sets in breach need it.
+        return build_context(self._pcs)
+
+    def of(self, metadata: ObjectMeta, conditions: tuple[Condition, ...]) -> datetime | None:
+        breach = find_condition(conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+        if breach is None or breach.status != "True" or breach.last_transition_time is None or metadata.is_leaving:
+            return None
+        delay = effective_delay(self._context, metadata)
+        return None if delay is None else breach.last_transition_time + delay
 
 
 def build_tree(objects: SetObjects) -> SetNode:
@@ -176,12 +202,13 @@ def _build_replicas(objects: SetObjects) -> tuple[ReplicaNode, ...]:
     groups = _by_index(_owned(objects.groups, set_uid), labels.SET_REPLICA_INDEX)
     gangs = {gang.metadata.name: gang for gang in _owned(objects.gangs, set_uid)}
     indices = sorted({*range(objects.pcs.spec.replicas), *standalone, *groups})
+    deadlines = Deadlines(objects.pcs)
     return tuple(
         _build_replica(
             objects.pcs,
             index,
-            tuple(_build_clique(clique, pods) for clique in standalone.get(index, ())),
-            tuple(_build_group(group, cliques, pods, gangs) for group in groups.get(index, ())),
+            tuple(_build_clique(clique, pods, deadlines) for clique in standalone.get(index, ())),
+            tuple(_build_group(group, cliques, pods, gangs, deadlines) for group in groups.get(index, ())),
             gangs,
         )
         for index in indices
@@ -219,9 +246,13 @@ def _build_group(
     cliques: dict[Uid, list[PodClique]],
     pods: dict[Uid, list[Pod]],
     gangs: dict[str, PodGang],
+    deadlines: Deadlines,
 ) -> GroupNode:
     members = _by_index(cliques.get(group.metadata.uid, []), labels.GROUP_REPLICA_INDEX)
-    replicas = tuple(_build_group_replica(index, members[index], pods, gangs) for index in sorted(members))
+    is_breached = is_condition_true(group.status.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    # Below its own minimum the set replica goes, and single group replicas do not.
+    inner = None if is_breached else deadlines
+    replicas = tuple(_build_group_replica(index, members[index], pods, gangs, inner) for index in sorted(members))
     return GroupNode(
         name=group.metadata.name,
         phase=_group_phase(group),
@@ -230,6 +261,7 @@ def _build_group(
         min_available=group.spec.min_available,
         counts=_sum(replica.counts for replica in replicas),
         created_at=group.metadata.creation_timestamp,
+        teardown_at=deadlines.of(group.metadata, group.status.conditions),
         group_replicas=replicas,
     )
 
@@ -244,9 +276,13 @@ def _group_phase(group: PodCliqueScalingGroup) -> str:
 
 
 def _build_group_replica(
-    index: int, cliques: list[PodClique], pods: dict[Uid, list[Pod]], gangs: dict[str, PodGang]
+    index: int,
+    cliques: list[PodClique],
+    pods: dict[Uid, list[Pod]],
+    gangs: dict[str, PodGang],
+    deadlines: Deadlines | None,
 ) -> GroupReplicaNode:
-    nodes = tuple(_build_clique(clique, pods) for clique in cliques)
+    nodes = tuple(_build_clique(clique, pods, deadlines) for clique in cliques)
     gang = next((name for clique in cliques if (name := clique.metadata.labels.get(labels.PODGANG, ""))), "")
     return GroupReplicaNode(
         index=index,
@@ -257,7 +293,7 @@ def _build_group_replica(
     )
 
 
-def _build_clique(clique: PodClique, pods: dict[Uid, list[Pod]]) -> CliqueNode:
+def _build_clique(clique: PodClique, pods: dict[Uid, list[Pod]], deadlines: Deadlines | None) -> CliqueNode:
     mine = pods.get(clique.metadata.uid, [])
     staying = [pod for pod in mine if not pod.metadata.is_leaving]
     counts = PodCounts(
@@ -271,6 +307,7 @@ def _build_clique(clique: PodClique, pods: dict[Uid, list[Pod]]) -> CliqueNode:
         min_available=clique.min_available,
         counts=counts,
         created_at=clique.metadata.creation_timestamp,
+        teardown_at=deadlines.of(clique.metadata, clique.status.conditions) if deadlines else None,
         pods=tuple(_build_pod(pod) for pod in mine),
     )
 

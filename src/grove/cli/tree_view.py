@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from grove.api.podcliqueset import SetPhase
 from grove.api.podgang import GangPhase
+from grove.api.reasons import ConditionType
 from grove.cli.output import Cell, Row, Tone
 from grove.cli.tree import (
     BREACHED,
@@ -21,6 +22,7 @@ from grove.cli.tree import (
     SetNode,
     is_settled,
 )
+from grove.planner.sentences import when
 
 N = TypeVar("N")
 
@@ -35,6 +37,7 @@ _TONES = {
     GangPhase.PENDING.value: Tone.WAITING,
     GangPhase.STARTING.value: Tone.WAITING,
 }
+_SHOWN_BREACHES = 5
 _HEADER = ("NAME", "STATUS", "READY", "AVAILABLE", "SCHEDULED", "MIN", "WHERE", "AGE")
 
 
@@ -77,8 +80,31 @@ def tree_rows(node: SetNode, now: datetime, *, has_hint: bool = True) -> list[Ro
 def _notes(node: SetNode, now: datetime) -> Iterator[tuple[str, Tone]]:
     for problem in node.problems:
         yield f"! {problem.type}: {problem.message}", Tone.BAD
+    is_held = any(problem.type == ConditionType.TEARDOWN_HELD for problem in node.problems)
+    breaches = list(_breaches(node))
+    for what, unit, at in breaches[:_SHOWN_BREACHES]:
+        then = "when teardowns are no longer held" if is_held and at <= now else when(at, now)
+        yield f"! {what} is below its minimum: {unit} is torn down {then} unless it recovers", Tone.BAD
+    if len(breaches) > _SHOWN_BREACHES:
+        yield f"! {len(breaches) - _SHOWN_BREACHES} more are below their minimum", Tone.BAD
     if node.updated_replicas < node.replicas and node.available_replicas:
         yield f"{node.updated_replicas} of {node.replicas} replicas run the newest template", Tone.WAITING
+
+
+def _breaches(node: SetNode) -> Iterator[tuple[str, str, datetime]]:
+    """What is in breach, what is torn down for it, and when."""
+    for replica in node.set_replicas:
+        whole = f"replica {replica.index}"
+        for clique in replica.cliques:
+            if clique.teardown_at is not None:
+                yield f"pclq/{clique.name}", whole, clique.teardown_at
+        for group in replica.groups:
+            if group.teardown_at is not None:
+                yield f"pcsg/{group.name}", whole, group.teardown_at
+            for one in group.group_replicas:
+                for clique in one.cliques:
+                    if clique.teardown_at is not None:
+                        yield f"pclq/{clique.name}", f"{group.name} replica {one.index}", clique.teardown_at
 
 
 def _replica_rows(replica: ReplicaNode, lead: str, stem: str, now: datetime) -> Iterator[Row]:

@@ -311,6 +311,7 @@ class Explainer:
         if existing and is_below_minima(views) and not has_started(views):
             text = "a gang that stays below its minimum gives its waiting pods back after 30 s, so that others can run."
             sentences.append(next_step(about, text))
+        sentences += self._countdown([view for view in views if clique_breach(view).is_true])
         return Story(rank=Rank.BROKEN, sentences=tuple(sentences))
 
     def _obstacle(self, about: str, replica: ReplicaView, gang: GangBlueprint) -> Story | None:

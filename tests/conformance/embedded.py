@@ -1,0 +1,38 @@
+"""The embedded API as the conformance tests see it: over HTTP and TLS, like the real one."""
+
+import asyncio
+from random import Random
+
+from grove.clock import LoopClock
+from grove.cluster.garbage import GarbageCollector
+from grove.cluster.http.server import HttpApi
+from grove.cluster.server import ApiServer
+from grove.kube.config import Access
+
+_TOKEN = "a token of the tests"
+
+
+class Embedded:
+    """The embedded API over HTTP and TLS, with its garbage collector and nothing else: no scheduler, no kubelet."""
+
+    def __init__(self) -> None:
+        self._server = ApiServer(LoopClock.starting_now(), Random(7))
+        self._http = HttpApi(self._server, token=_TOKEN)
+        self._collector: asyncio.Task[None] | None = None
+
+    async def start(self) -> Access:
+        await self._http.start()
+        self._collector = asyncio.create_task(GarbageCollector(self._server).run())
+        return Access(
+            server=self._http.url, source="tests", certificate_authority=self._http.ca, token=self._http.token
+        )
+
+    def forget(self) -> None:
+        """All history, as a server that was restarted on a compacted store."""
+        self._server.store.compact()
+
+    async def stop(self) -> None:
+        await self._http.stop()
+        if self._collector is not None:
+            self._collector.cancel()
+            await asyncio.wait([self._collector])
