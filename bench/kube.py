@@ -172,7 +172,8 @@ async def _measure_idle(seen: "_Seen", audit: "_Audit") -> Sequence[Row]:
     await seen.client.patch(PODCLIQUESETS, "default", "small-4", patch)
     await seen.clock.sleep(IDLE_SECONDS)
     found = audit.counts()
-    return [Row("requests after a touched annotation", f"{sum(found.values())}", f"in {IDLE_SECONDS:g} idle seconds")]
+    what = ", ".join(f"{number} x {request}" for request, number in found.items()) or "nothing"
+    return [Row("requests after a touched annotation", f"{sum(found.values())}", f"in {IDLE_SECONDS:g} s: {what}")]
 
 
 # --- what is seen ----------------------------------------------------------------------------------------------------

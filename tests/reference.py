@@ -93,6 +93,7 @@ EVENTS: dict[str, tuple[EventReason, ...]] = {
         EventReason.NAME_TAKEN,
         EventReason.REPLICA_DELETED,
         EventReason.REPLICA_DELETE_FAILED,
+        EventReason.GROUP_REPLICA_DELETED,
         EventReason.TEARDOWN_HELD,
         EventReason.COMPUTE_DOMAIN_CREATED,
         EventReason.COMPUTE_DOMAIN_CREATE_FAILED,
@@ -107,8 +108,9 @@ EVENTS: dict[str, tuple[EventReason, ...]] = {
     "PodCliqueScalingGroup": (
         EventReason.POD_CLIQUE_CREATED,
         EventReason.POD_CLIQUE_CREATE_FAILED,
+        EventReason.MIN_AVAILABLE_BREACHED,
+        EventReason.MIN_AVAILABLE_RESTORED,
         EventReason.ALL_SCHEDULED_REPLICAS_LOST,
-        EventReason.GROUP_REPLICA_DELETED,
         EventReason.GROUP_REPLICA_DELETE_FAILED,
     ),
     "PodClique": (
@@ -117,6 +119,8 @@ EVENTS: dict[str, tuple[EventReason, ...]] = {
         EventReason.POD_DELETED,
         EventReason.POD_DELETE_FAILED,
         EventReason.PODS_REFUSED,
+        EventReason.MIN_AVAILABLE_BREACHED,
+        EventReason.MIN_AVAILABLE_RESTORED,
         EventReason.ALL_SCHEDULED_REPLICAS_LOST,
     ),
     "PodGang": (EventReason.FAILED_SCHEDULING,),

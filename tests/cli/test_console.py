@@ -24,7 +24,7 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
     assert said.code == 0
     listed = said.out.partition("Commands:")[2].split("\n")
     assert [line.split()[0] for line in listed if line.strip()] == [
-        "up", "operator", "apply", "delete", "status", "why", "logs", "crds", "manifests", "webhook-certs",
+        "up", "operator", "apply", "delete", "status", "why", "logs", "sim", "crds", "manifests", "webhook-certs",
         "version",
     ]  # fmt: skip
 

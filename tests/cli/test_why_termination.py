@@ -174,6 +174,9 @@ def test_a_pod_that_cannot_leave_its_dead_node_names_the_node() -> None:
             await prepare(world)
             (name, _) = names[0]
             (one,) = await explain(world.client, world.clock.now(), "default", parse_target(f"pod/{name}"))
+            for other in ("pcs/workload1", "pclq/workload1-0-pc-a"):
+                said = await explain(world.client, world.clock.now(), "default", parse_target(other))
+                assert said[-1] == one
             return one.text
 
     text = run_virtual(story())

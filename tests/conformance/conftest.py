@@ -14,8 +14,9 @@ from grove.clock import LoopClock
 from grove.kube.config import Access
 from grove.kube.http import HttpTransport
 from tests.conformance.embedded import Embedded
-from tests.conformance.known_differences import KNOWN_DIFFERENCES
+from tests.conformance.known_differences import differences_of
 from tests.conformance.talk import Talk
+from tests.kube.controlplane.build import chosen_version
 from tests.kube.controlplane.plane import Plane
 
 _numbers = count()
@@ -78,18 +79,21 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if isinstance(item, pytest.Function) and _parameter(item, "access") == "embedded":
-            reason = KNOWN_DIFFERENCES.get(_key(item)) or KNOWN_DIFFERENCES.get(_key(item).partition("[")[0])
+        if isinstance(item, pytest.Function) and (server := _server_of(item)) is not None:
+            known = differences_of(server, chosen_version())
+            key = _key(item, server)
+            reason = known.get(key) or known.get(key.partition("[")[0])
             if reason is not None:
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError))
 
 
-def _parameter(item: pytest.Function, name: str) -> object:
+def _server_of(item: pytest.Function) -> str | None:
     spec = getattr(item, "callspec", None)
-    return None if spec is None else spec.params.get(name)
+    found = None if spec is None else spec.params.get("access") or spec.params.get("past")
+    return None if found is None else str(found)
 
 
-def _key(item: pytest.Function) -> str:
+def _key(item: pytest.Function, server: str) -> str:
     """`test_module::test_name[parameters]`, without the parameter that names the server."""
-    name = item.name.replace("[embedded-", "[").replace("[embedded]", "").replace("-embedded]", "]")
+    name = item.name.replace(f"[{server}-", "[").replace(f"[{server}]", "").replace(f"-{server}]", "]")
     return f"{item.path.stem}::{name}"

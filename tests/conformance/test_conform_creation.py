@@ -260,6 +260,29 @@ async def test_a_strict_client_is_told_of_unknown_fields(api: Talk) -> None:
     )  # fmt: skip
 
 
+DEEP: list[Any] = [
+    ("pods", "Pod", pod("a", spec={"foo": 1}), "spec.foo"),
+    ("pods", "Pod", pod("a", spec={"containers": [{"name": "x", "image": "i", "comand": []}]}),
+     "spec.containers[0].comand"),
+    ("namespaces", "Namespace", {"metadata": {"name": "strict"}, "spec": {"foo": 1}}, "spec.foo"),
+    ("services", "Service", {"metadata": {"name": "a"}, "spec": {"clusterIP": "None", "foo": 1}}, "spec.foo"),
+    ("resourcequotas", "ResourceQuota", {"metadata": {"name": "a"}, "spec": {"foo": 1}}, "spec.foo"),
+    ("leases", "Lease", {"metadata": {"name": "a"}, "spec": {"foo": 1}}, "spec.foo"),
+    ("secrets", "Secret", {"metadata": {"name": "a"}, "string_data": {}}, "string_data"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("plural", "kind", "body", "field"), DEEP)
+async def test_a_strict_client_is_told_of_unknown_fields_wherever_they_are(
+    api: Talk, plural: str, kind: str, body: Any, field: str
+) -> None:
+    answer = await api.post(api.at(plural), body, fieldValidation="Strict")
+    assert answer.refusal == (
+        400, "BadRequest",
+        f'{kind} in version "v1" cannot be handled as a {kind}: strict decoding error: unknown field "{field}"',
+    )  # fmt: skip
+
+
 async def test_unknown_fields_are_dropped_with_a_warning(api: Talk) -> None:
     answer = await api.post(api.at("configmaps"), {"metadata": {"name": "a", "foo": 1}, "bar": 2})
     assert answer.warnings == ['299 - "unknown field \\"metadata.foo\\""', '299 - "unknown field \\"bar\\""']

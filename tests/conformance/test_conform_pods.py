@@ -121,6 +121,16 @@ BAD_SPECS: list[Any] = [
         id="limit",
     ),
     pytest.param(
+        {"tolerations": [{"key": "a", "operator": "Exists", "effect": "Foo"}]},
+        'spec.tolerations[0].effect: Unsupported value: "Foo": supported values: "NoSchedule", "PreferNoSchedule", '
+        '"NoExecute"', id="toleration",
+    ),
+    pytest.param(
+        {"tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 5}]},
+        "spec.tolerations[0].effect: Invalid value: \"\": effect must be 'NoExecute' when `tolerationSeconds` is set",
+        id="patience",
+    ),
+    pytest.param(
         {"schedulingGates": [{"name": "x.io/a"}, {"name": "x.io/a"}]},
         'spec.schedulingGates[1]: Duplicate value: "x.io/a"', id="gate-twice",
     ),

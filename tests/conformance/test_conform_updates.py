@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from grove.kube.errors import ApiError
 from grove.kube.transport import JSON_PATCH, MERGE_PATCH
 from tests.conformance.talk import Talk, clique, config, pod
 from tests.conformance.words import MODIFIED, REJECTED
@@ -156,6 +157,8 @@ async def test_a_patch_of_another_object_of_that_name_is_invalid(api: Talk, plur
     assert answer.refusal == (
         422, "Invalid", f'{kind} "a" is invalid: metadata.uid: Invalid value: "other": field is immutable'
     )  # fmt: skip
+    # So our own client must know it when it sees it.
+    assert ApiError(*answer.refusal).is_conflict
 
 
 async def test_a_patch_of_the_status_of_another_pod_of_that_name_is_invalid(api: Talk) -> None:

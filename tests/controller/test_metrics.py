@@ -1,7 +1,10 @@
 """Numbers of a whole operator on the embedded cluster, and a line in the reference for each."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from random import Random
+
+import pytest
 
 from grove.api.resources import PODCLIQUESETS, PODS
 from grove.clock import Clock, LoopClock
@@ -16,6 +19,8 @@ from grove.sim.faults import FaultPlan
 from grove.sim.world import Operator, World
 from tests.dsl import NOW
 from tests.markdown import ROOT, tables
+from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2
+from tests.simulation.termination_stories import give_back, lose_pods, with_delay
 
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
 
@@ -159,6 +164,96 @@ def test_a_standby_knows_of_no_sets_and_does_not_lead() -> None:
         assert counted.value("grove_queue_depth") == 0
 
     run(story)
+
+
+def counted_termination(story: Callable[[Counted], Awaitable[None]], manifest: Path = WORKLOAD2) -> None:
+    """One pod per node, 10 nodes, 10 pods, a delay of 10 s."""
+
+    async def main() -> None:
+        counted = Counted(nodes=0)
+        async with counted.world:
+            await counted.world.nodes.create(10, ONE_POD_NODE)
+            await counted.world.apply(with_delay(manifest))
+            await counted.world.clock.sleep(60)
+            await story(counted)
+
+    run_virtual(main())
+
+
+def test_a_breach_that_recovers_is_counted_and_measured() -> None:
+    async def story(counted: Counted) -> None:
+        nodes = await lose_pods(counted.world, "workload2-0-pc-a", 2)
+        await counted.world.clock.sleep(6)
+        assert counted.value("grove_breaches_total", level="clique") == 1
+        assert counted.value("grove_breach_seconds_count", level="clique") == 0
+        await give_back(counted.world, nodes)
+        await counted.world.clock.sleep(60)
+        assert counted.value("grove_breach_seconds_count", level="clique") == 1
+        # The scheduler takes a moment.
+        assert counted.value("grove_breach_seconds_sum", level="clique") == pytest.approx(6, abs=0.5)
+        assert counted.value("grove_breaches_total", level="clique") == 1
+        for level in ("group-replica", "set-replica"):
+            assert counted.value("grove_terminations_total", level=level) == 0
+
+    counted_termination(story)
+
+
+def test_terminations_are_counted_by_what_goes() -> None:
+    async def story(counted: Counted) -> None:
+        await lose_pods(counted.world, "workload2-0-sg-x-0-pc-c", 3)
+        await counted.world.settle()
+        assert counted.value("grove_terminations_total", level="group-replica") == 1
+        assert counted.value("grove_terminations_total", level="set-replica") == 0
+        await lose_pods(counted.world, "workload2-0-pc-a", 2)
+        await counted.world.settle()
+        assert counted.value("grove_terminations_total", level="group-replica") == 1
+        assert counted.value("grove_terminations_total", level="set-replica") == 1
+        assert counted.value("grove_breaches_total", level="clique") == 2
+        assert counted.value("grove_breach_seconds_count", level="clique") == 2
+        assert counted.value("grove_breach_seconds_sum", level="clique") == 20
+
+    counted_termination(story)
+
+
+def test_a_group_below_its_own_minimum_is_a_breach_of_its_own() -> None:
+    async def story(counted: Counted) -> None:
+        await lose_pods(counted.world, "workload1-0-sg-x-0-pc-c")
+        await counted.world.settle()
+        assert counted.value("grove_breaches_total", level="group") == 1
+        assert counted.value("grove_breach_seconds_sum", level="group") == 10
+        assert counted.value("grove_terminations_total", level="set-replica") == 1
+
+    counted_termination(story, WORKLOAD1)
+
+
+def test_held_teardowns_are_counted_until_they_are_carried_out() -> None:
+    async def story(counted: Counted) -> None:
+        assert counted.value("grove_sets_held") == 0
+        for number in range(6):
+            await counted.world.nodes.fail(f"node-{number}")
+        await counted.world.clock.sleep(60)
+        assert counted.value("grove_sets_held") == 1
+        for number in range(6):
+            await counted.world.nodes.recover(f"node-{number}")
+        await counted.world.clock.sleep(120)
+        assert counted.value("grove_sets_held") == 0
+
+    counted_termination(story)
+
+
+def test_what_was_so_before_this_term_is_not_counted_again() -> None:
+    async def story(counted: Counted) -> None:
+        await lose_pods(counted.world, "workload2-0-pc-a", 2)
+        await counted.world.clock.sleep(5)
+        await counted.world.restart_controller()
+        # The numbers are new with the new process: it meets a breach that runs.
+        await counted.world.clock.sleep(2)
+        assert counted.value("grove_breaches_total", level="clique") == 0
+        await counted.world.settle()
+        assert counted.value("grove_breach_seconds_sum", level="clique") == 10
+        assert counted.value("grove_terminations_total", level="set-replica") == 1
+
+    counted_termination(story)
 
 
 def test_an_answer_that_never_came_is_counted_too() -> None:

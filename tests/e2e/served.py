@@ -15,7 +15,6 @@ from grove.api.meta import JsonObject
 from tests.kube.controlplane.build import binary, chosen_version
 
 
-
 class Ran(msgspec.Struct, frozen=True):
     """What a command said, and how it ended."""
 

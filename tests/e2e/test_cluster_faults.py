@@ -63,7 +63,7 @@ async def trouble(installed: Installation, *operators: Operator, has_server: boo
                 operator.stop()
 
 
-def test_an_operator_that_is_killed_twenty_times(installed: Installation, tmp_path: Path) -> None:
+def test_after_twenty_kills_of_the_operator_every_set_is_right(installed: Installation, tmp_path: Path) -> None:
     async def run() -> None:
         operator = outside_operator(installed.kubeconfig(), tmp_path)
         async with trouble(installed, operator) as one:
@@ -79,7 +79,9 @@ def test_an_operator_that_is_killed_twenty_times(installed: Installation, tmp_pa
 
 
 @pytest.mark.parametrize("component", ["kube-apiserver", "etcd"])
-def test_a_component_that_is_killed_and_comes_back(installed: Installation, tmp_path: Path, component: str) -> None:
+def test_after_a_part_of_the_control_plane_was_killed_every_set_is_right(
+    installed: Installation, tmp_path: Path, component: str
+) -> None:
     async def run() -> None:
         operator = outside_operator(installed.kubeconfig(), tmp_path)
         operator.start()
@@ -94,7 +96,7 @@ def test_a_component_that_is_killed_and_comes_back(installed: Installation, tmp_
     asyncio.run(run())
 
 
-def test_connections_that_are_cut_again_and_again(installed: Installation, tmp_path: Path) -> None:
+def test_with_connections_cut_again_and_again_every_set_becomes_right(installed: Installation, tmp_path: Path) -> None:
     async def run() -> None:
         async with CuttingProxy(installed.plane.url).running() as proxy:
             operator = outside_operator(redirected(installed.kubeconfig(), proxy.url), tmp_path)
@@ -109,7 +111,9 @@ def test_connections_that_are_cut_again_and_again(installed: Installation, tmp_p
     asyncio.run(run())
 
 
-def test_a_road_that_spoils_or_loses_one_answer_in_twenty(installed: Installation, tmp_path: Path) -> None:
+def test_with_one_answer_in_twenty_spoilt_or_lost_every_set_becomes_right(
+    installed: Installation, tmp_path: Path
+) -> None:
     async def run() -> None:
         access = installed.plane.access()
         async with SpoilingProxy(access, Random(SEED), 0.05).running() as proxy:

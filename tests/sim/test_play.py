@@ -59,6 +59,13 @@ def test_a_line_carries_the_planners_reason() -> None:
     assert str(line) == f"   0:10:10  operator   deleted 10 pods of workload2 replica 0: {line.why}"
 
 
+def test_many_replicas_are_told_as_one_set() -> None:
+    result = played({"at": "1m", "scale": {"target": "pcs/workload2", "replicas": 13}}, until=120)
+    created = [line for line in told(result, "operator") if line.startswith("60 created")]
+    assert "60 created 120 pods of workload2" in created
+    assert not [line for line in created if "replica" in line]
+
+
 def test_a_group_replica_that_goes_alone_is_named() -> None:
     result = played({"at": "10m", "lose": {"clique": "workload2-0-sg-x-0-pc-c", "nodes": "cordon"}})
     assert "610 deleted 4 pods of workload2-0-sg-x replica 0" in told(result, "operator")
@@ -116,12 +123,13 @@ def test_held_teardowns_are_told_and_so_is_their_end() -> None:
         {"at": "10m", "fail": [f"node-{number}" for number in range(6)]},
         {"at": "12m", "expect": {"conditions": [{"of": "pcs/workload2", "type": "TeardownHeld", "status": True}]}},
         {"at": "12m", "recover": "node-0"},
-        {"at": "13m", "expect": {"conditions": [{"of": "pcs/workload2", "type": "TeardownHeld", "status": "absent"}]}},
+        {"at": "15m", "expect": {"conditions": [{"of": "pcs/workload2", "type": "TeardownHeld", "status": "absent"}]}},
     )
     assert result.failures == ()
     lines = told(result, "operator")
     assert any(line.endswith(" TeardownHeld podcliqueset/workload2") for line in lines)
-    assert "720 TeardownHeld of podcliqueset/workload2 is over" in lines
+    # A node that came back counts after a minute.
+    assert "780 TeardownHeld of podcliqueset/workload2 is over" in lines
 
 
 def test_sets_are_applied_and_deleted_on_the_way() -> None:
@@ -204,3 +212,9 @@ def test_steps_after_the_end_do_not_happen() -> None:
     assert result.ends_at == 1800
     assert "60 fails node-0" in told(result)
     assert not any("recovers" in line for line in told(result))
+
+
+def test_what_is_gone_is_told_after_its_deletion() -> None:
+    lines = told(played({"at": "1m", "delete": "pcs/workload2"}), "operator")
+    assert lines[-1] == "60 podcliqueset/workload2 is gone"
+    assert "60 deleted 10 pods of workload2" in lines

@@ -66,7 +66,8 @@ def test_a_lost_pod_keeps_its_node_unless_it_is_said() -> None:
             "timeline[1].at: 4s is before the step above it; put the steps in order",
         ),
         ({"until": "1 day"}, 'until: "1 day" is not a duration: write numbers with units, such as 30s, 5m or 1h30m'),
-        ({"nodes": [{"count": 0}]}, "nodes[0].count: 0 is less than one; write 1 or more"),
+        ({"nodes": [{"count": 0}]}, "nodes[0].count: 0 is not between 1 and 20000; correct it"),
+        (step(add={"count": 20001}), "timeline[0].add.count: 20001 is not between 1 and 20000; correct it"),
         (step(lose={"clique": "a", "pods": 0}),
          "timeline[0].lose.pods: 0 is less than one; write 1 or more, or leave it out for all"),
         (step(scale={"target": "pcs/p", "replicas": -1}),
@@ -84,6 +85,10 @@ def test_a_lost_pod_keeps_its_node_unless_it_is_said() -> None:
         (step(thaw="pods"), "timeline[0].thaw: pods is not frozen; freeze it first, or remove this step"),
         ({"manifests": [{"kind": "Pod"}]},
          "manifests[0]: has no apiVersion; write a whole object, or the path of a file"),
+        ({"manifests": [{**SET, "metadata": "p"}]},
+         "manifests[0]: has no metadata.name; write a whole object, or the path of a file"),
+        (step(apply=[{**SET, "kind": 3}]),
+         "timeline[0].apply[0]: has no kind; write a whole object, or the path of a file"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_by_its_path(content: dict[str, Any], message: str) -> None:

@@ -45,7 +45,7 @@ async def explain(client: Client, now: datetime, namespace: str, target: Target)
     uid = pcs.metadata.uid
     snapshot = _with_told_outage(_with_told_failures(_seen(observer, uid), observer, failures, uid, now))
     lost = await _lost_nodes(client, caches)
-    explainer = Explainer(snapshot, plan(snapshot, now), now, lost)
+    explainer = Explainer(snapshot, plan(snapshot, now), now, lost, caches.pods.values())
     match target.kind:
         case "podcliqueset":
             return explainer.of_set()

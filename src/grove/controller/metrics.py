@@ -26,6 +26,7 @@ from grove.api.podgang import GangPhase, PodGang
 from grove.api.reasons import ConditionType
 from grove.clock import Clock
 from grove.controller.app import Controller
+from grove.controller.breach_metrics import BreachMetrics
 from grove.controller.meter import Asked
 from grove.kube.errors import ApiError
 
@@ -61,6 +62,7 @@ class Metrics:
         self._ready = self._life_time(
             "grove_gang_ready_seconds", "From a gang's creation until its minimum was ready for the first time."
         )
+        self.breaches = BreachMetrics(self.registry, clock)
         ProcessCollector(registry=self.registry)
         self.registry.register(_Present(self))
         self.is_leading = False
@@ -80,6 +82,7 @@ class Metrics:
         controller.caches.sets.subscribe(self._set_changed)
         controller.caches.gangs.subscribe(self._gang_changed)
         controller.caches.pods.subscribe(self._pod_changed)
+        self.breaches.follow(controller.caches)
 
     def unfollow(self) -> None:
         """The term is over: what we counted of others' objects is no longer known."""
@@ -90,6 +93,7 @@ class Metrics:
         self.sets.clear()
         self.gangs.clear()
         self._known.clear()
+        self.breaches.unfollow()
 
     # Meter
 
@@ -160,6 +164,9 @@ class _Present(Collector):
         yield GaugeMetricFamily("grove_leader", "1 if this process leads.", value=float(metrics.is_leading))
         yield _by("grove_sets", "Sets by phase.", metrics.sets)
         yield _by("grove_gangs", "Gangs by phase.", metrics.gangs)
+        yield GaugeMetricFamily(
+            "grove_sets_held", "Sets whose due teardowns are held.", value=metrics.breaches.held_count
+        )
         yield GaugeMetricFamily(
             "grove_queue_depth", "Sets that wait to be visited.", value=queue.depth if queue is not None else 0
         )

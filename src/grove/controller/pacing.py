@@ -11,7 +11,7 @@ from grove.api.meta import Uid
 from grove.planner.actions import StatusWrite, Urgency
 
 # Statuses of one set that only count, at most.
-COUNTS_PER_SECOND = 200
+COUNTS_PER_SECOND = 50
 
 
 class StatusPacer:

@@ -83,9 +83,19 @@ def told_failures(clique: CliqueView, now: datetime) -> tuple[Failure, ...]:
 
 
 class Explainer:
-    """Explains one set and its parts. `lost_nodes` do not answer, or do not exist any more."""
+    """Explains one set and its parts. `lost_nodes` do not answer, or do not exist any more.
 
-    def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, lost_nodes: frozenset[str] = frozenset()) -> None:
+    `pods` are all of the set, also those whose clique is gone: of a unit that was torn down they may outlive it.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        plan: Plan,
+        now: datetime,
+        lost_nodes: frozenset[str] = frozenset(),
+        pods: Iterable[Pod] = (),
+    ) -> None:
         self._snapshot = snapshot
         self._plan = plan
         self._now = now
@@ -97,6 +107,8 @@ class Explainer:
         self._cliques: dict[str, tuple[ReplicaView, GangBlueprint]] = {}
         for replica in snapshot.replicas:
             self._draw(replica)
+        seen = {pod.metadata.uid for clique in self._all_cliques() for pod in _pods(clique)}
+        self._orphans = tuple(pod for pod in pods if pod.metadata.uid not in seen)
 
     def _draw(self, replica: ReplicaView) -> None:
         scale = {group.metadata.name: group.spec.replicas for group in replica.groups.values()}
@@ -161,24 +173,18 @@ class Explainer:
         told = (*(self._gates_in_the_way(clique) if waits_for_node else ()), *(own.sentences if own else ()))
         return (
             self._whole_set(about)
-            or (*told, *stuck_sentences(clique.leaving, self._lost_nodes))
+            or (*told, *stuck_sentences(self._leaving(clique), self._lost_nodes))
             or self._fine(about, [clique])
         )
 
     def of_pod(self, name: str) -> tuple[Sentence, ...]:
         about = f"pod/{name}"
-        clique = next((one for one in self._all_cliques() if any(p.metadata.name == name for p in _pods(one))), None)
-        if clique is None:
+        pod = next((pod for pod in self._all_pods() if pod.metadata.name == name), None)
+        if pod is not None and pod.metadata.is_leaving:
+            return self._leaving_pod(about, pod)
+        clique = next((one for one in self._all_cliques() if pod in _pods(one)), None)
+        if pod is None or clique is None:
             return self._not_wanted(about)
-        pod = next(pod for pod in _pods(clique) if pod.metadata.name == name)
-        if pod.metadata.is_leaving:
-            return stuck_sentences((pod,), self._lost_nodes) or (
-                cause(
-                    about,
-                    FindingReason.BEING_DELETED,
-                    f"pod {name} is being deleted and waits for its containers to stop.",
-                ),
-            )
         if pod.is_failed or pod.is_succeeded:
             return (cause(about, FindingReason.POD_ENDED, f"pod {name} ended ({pod.status.phase}{exit_of(pod)})."),
                     *self._replacement(about, clique))  # fmt: skip
@@ -191,6 +197,11 @@ class Explainer:
         if not pod.is_ready:
             return unready_sentences(about, [pod], self._lost_nodes)
         return (note(about, f"Nothing: pod {name} is ready on {pod.spec.node_name}."),)
+
+    def _leaving_pod(self, about: str, pod: Pod) -> tuple[Sentence, ...]:
+        text = f"pod {pod.metadata.name} is being deleted and waits for its containers to stop."
+        stuck = stuck_sentences((pod,), self._lost_nodes)
+        return stuck or (cause(about, FindingReason.BEING_DELETED, text),)
 
     # What concerns the whole set
 
@@ -439,7 +450,12 @@ class Explainer:
         return [clique for replica in self._snapshot.replicas for clique in replica.cliques.values()]
 
     def _all_pods(self) -> list[Pod]:
-        return [pod for clique in self._all_cliques() for pod in _pods(clique)]
+        return [*(pod for clique in self._all_cliques() for pod in _pods(clique)), *self._orphans]
+
+    def _leaving(self, clique: CliqueView) -> list[Pod]:
+        """Of the clique, and of its earlier lives."""
+        earlier = [pod for pod in self._orphans if pod.metadata.labels.get(labels.PODCLIQUE) == clique.name]
+        return [*clique.leaving, *earlier]
 
 
 def _pods(clique: CliqueView) -> tuple[Pod, ...]:

@@ -23,6 +23,8 @@ from grove.sim.world import NODE_RESOURCES
 LOST = "lost"
 ALL = "all"
 ABSENT = "absent"
+# More than one process can look after.
+MOST_NODES = 20_000
 # What the operator follows.
 WATCHED = ("podcliquesets", "podcliques", "podcliquescalinggroups", "podgangs", "pods", "services", "nodes")
 
@@ -223,8 +225,8 @@ def _complaints(scenario: Scenario) -> Iterator[str]:
 
 
 def _node_complaints(path: str, group: NodeGroup) -> Iterator[str]:
-    if group.count < 1:
-        yield f"{path}.count: {group.count} is less than one; write 1 or more"
+    if not 1 <= group.count <= MOST_NODES:
+        yield f"{path}.count: {group.count} is not between 1 and {MOST_NODES}; correct it"
     for name, amount in group.resources.items():
         try:
             parse_milli(amount)
@@ -302,8 +304,17 @@ def _loaded(path: str, manifests: Manifests, load: Load) -> tuple[JsonObject, ..
         if isinstance(manifest, str):
             found += load(manifest)
             continue
-        for key in ("apiVersion", "kind", "metadata"):
-            if not manifest.get(key):
-                raise ScenarioError(f"{path}[{index}]: has no {key}; write a whole object, or the path of a file")
+        complaint = _manifest_complaint(manifest)
+        if complaint:
+            raise ScenarioError(f"{path}[{index}]: {complaint}; write a whole object, or the path of a file")
         found.append(manifest)
     return tuple(found)
+
+
+def _manifest_complaint(manifest: JsonObject) -> str:
+    for key in ("apiVersion", "kind"):
+        if not isinstance(manifest.get(key), str):
+            return f"has no {key}"
+    metadata = manifest.get("metadata")
+    is_named = isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+    return "" if is_named else "has no metadata.name"

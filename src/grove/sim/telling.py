@@ -76,6 +76,7 @@ class Teller(NoJournal):
         # What is counted within the second that runs.
         self._running: dict[tuple[str, ...], _Tally] = {}
         self._running_second = -1
+        self._sights: dict[str, None] = {}
         self._set_names: dict[Uid, str] = {}
         self._node_of: dict[str, str] = {}
         self.cliques_seen: dict[str, None] = {}
@@ -86,7 +87,24 @@ class Teller(NoJournal):
 
     @property
     def lines(self) -> tuple[Told, ...]:
-        return tuple(line.told() if isinstance(line, _Tally) else line for line in self._lines)
+        """In order; but what could be seen in the store comes after the decisions of the same second.
+
+        An operator tells what it decided at the end of a pass, when the store shows it already.
+        """
+        ordered: list[Told] = []
+        seen: list[Told] = []
+        for line in self._lines:
+            told = line.told() if isinstance(line, _Tally) else line
+            if seen and (told.who == SCENARIO or int(told.at) != int(seen[0].at)):
+                ordered += seen
+                seen = []
+            (seen if told.what in self._sights else ordered).append(told)
+        return (*ordered, *seen)
+
+    def see(self, what: str) -> None:
+        """Something that shows in the store."""
+        self._sights[what] = None
+        self.tell(OPERATOR, what)
 
     def tell(self, who: str, what: str, why: str = "") -> None:
         told = Told(at=self.seconds, who=who, what=what, why=why)
@@ -160,20 +178,20 @@ class Teller(NoJournal):
         pcs = msgspec.convert(change.entry.obj, PodCliqueSet)
         self._set_names[pcs.metadata.uid] = pcs.metadata.name
         if change.type is ChangeType.DELETED:
-            self.tell(OPERATOR, f"podcliqueset/{pcs.metadata.name} is gone")
+            self.see(f"podcliqueset/{pcs.metadata.name} is gone")
             return
         before = msgspec.convert(change.before.obj, PodCliqueSet).status.conditions if change.before else ()
         standing = _true_types(pcs.status.conditions)
         for condition in before:
             if condition.status == "True" and condition.type not in standing:
-                self.tell(OPERATOR, f"{condition.type} of podcliqueset/{pcs.metadata.name} is over")
+                self.see(f"{condition.type} of podcliqueset/{pcs.metadata.name} is over")
 
     def _gang_changed(self, change: Change) -> None:
         gang = msgspec.convert(change.entry.obj, PodGang)
         before = msgspec.convert(change.before.obj, PodGang).status.phase if change.before else ""
         phase = "gone" if change.type is ChangeType.DELETED else gang.status.phase
         if phase and phase != before:
-            self.tell(OPERATOR, f"podgang/{gang.metadata.name} is {phase}")
+            self.see(f"podgang/{gang.metadata.name} is {phase}")
 
     def _pod_changed(self, change: Change) -> None:
         if change.before is None or change.type is ChangeType.DELETED:

@@ -14,15 +14,21 @@ _ANY: JsonObject = {}
 _FIELDS: dict[str, tuple[str, ...]] = {
     "configmaps": ("binaryData", "data", "immutable"),
     "controllerrevisions.apps": ("data", "revision"),
-    "horizontalpodautoscalers.autoscaling": ("spec", "status"),
-    "leases.coordination.k8s.io": ("spec",),
-    "namespaces": ("spec", "status"),
-    "nodes": ("spec", "status"),
     "priorityclasses.scheduling.k8s.io": ("description", "globalDefault", "preemptionPolicy", "value"),
-    "resourcequotas": ("spec", "status"),
     "secrets": ("data", "immutable", "stringData", "type"),
     "serviceaccounts": ("automountServiceAccountToken", "imagePullSecrets", "secrets"),
 }
+# The same of their specs, for kinds that have one.
+_SPECS: dict[str, tuple[str, ...]] = {
+    "horizontalpodautoscalers.autoscaling": ("behavior", "maxReplicas", "metrics", "minReplicas", "scaleTargetRef"),
+    "leases.coordination.k8s.io": (
+        "acquireTime", "holderIdentity", "leaseDurationSeconds", "leaseTransitions", "preferredHolder", "renewTime",
+        "strategy",
+    ),
+    "namespaces": ("finalizers",),
+    "nodes": ("configSource", "externalID", "podCIDR", "podCIDRs", "providerID", "taints", "unschedulable"),
+    "resourcequotas": ("hard", "scopeSelector", "scopes"),
+}  # fmt: skip
 _ALWAYS = ("apiVersion", "kind", "metadata")
 _SERVICE_PORT = ("appProtocol", "name", "nodePort", "port", "protocol", "targetPort")
 _SERVICE = (
@@ -48,6 +54,8 @@ def _schema(qualified: str) -> JsonObject | None:
         case "services":
             ports = {"items": _object(*_SERVICE_PORT)}
             return _object(*_ALWAYS, "status", spec=_object(*_SERVICE, ports=ports))
+        case _ if qualified in _SPECS:
+            return _object(*_ALWAYS, "status", spec=_object(*_SPECS[qualified]))
         case _ if qualified in _FIELDS:
             return _object(*_ALWAYS, *_FIELDS[qualified])
         case _:

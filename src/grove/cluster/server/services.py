@@ -37,11 +37,12 @@ def prepared_service_update(old: JsonObject, new: JsonObject) -> JsonObject:
 
 def service_errors(obj: JsonObject) -> list[FieldError]:
     spec = obj["spec"]
+    kind = spec.get("type", _DEFAULTS["type"])
     errors: list[FieldError] = []
-    if spec["type"] not in _TYPES:
-        errors.append(not_supported("spec.type", spec["type"], _TYPES))
+    if kind not in _TYPES:
+        errors.append(not_supported("spec.type", kind, _TYPES))
     ports = items(spec.get("ports"))
-    if not ports and spec.get("clusterIP") != _HEADLESS and spec["type"] != "ExternalName":
+    if not ports and spec.get("clusterIP") != _HEADLESS and kind != "ExternalName":
         errors.append(required("spec.ports", ""))
     for index, port in enumerate(ports):
         errors += _port_errors(f"spec.ports[{index}]", port, is_only=len(ports) == 1)
@@ -50,7 +51,7 @@ def service_errors(obj: JsonObject) -> list[FieldError]:
 
 def service_change_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
     before, after = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
-    if not before or before == after or new["spec"]["type"] == "ExternalName":
+    if not before or before == after or new["spec"].get("type") == "ExternalName":
         return []
     return [invalid("spec.clusterIPs[0]", [after], "may not change once set")]
 

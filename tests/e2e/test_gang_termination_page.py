@@ -1,0 +1,80 @@
+"""The commands of docs/gang-termination.md do what the page says: on virtual time, and with kubectl on `grove up`."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.console import GROVE, ROOT, environment
+from tests.e2e.served import Kubectl, grove_up
+from tests.markdown import fences
+
+PAGE = ROOT / "docs" / "gang-termination.md"
+ELISION = "..."
+
+
+def commands(*, of_kubectl: bool) -> list[tuple[str, list[str]]]:
+    """Each command with the lines that it prints; blocks that use a cluster, or those that do not."""
+    found: list[tuple[str, list[str]]] = []
+    for fence in fences(PAGE.read_text()):
+        if fence.language != "console" or ("$ kubectl" in fence.text) is not of_kubectl:
+            continue
+        for line in fence.text.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def run(command: str, folder: Path, kubeconfig: str = "") -> str:
+    env = environment(folder, {"KUBECONFIG": kubeconfig} if kubeconfig else None)
+    env["PATH"] = f"{GROVE.parent}:{env['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize(("command", "shown"), commands(of_kubectl=False), ids=lambda value: str(value)[-40:])
+def test_a_simulation_tells_the_lines_of_the_page(command: str, shown: list[str], tmp_path: Path) -> None:
+    lines = iter(run(command, tmp_path).splitlines())
+    # In this order; other lines may stand between them where the page leaves some out.
+    assert [line for line in shown if line != ELISION and line not in lines] == []
+    assert len(shown) > 3
+
+
+def masked(text: str) -> list[str]:
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
+    return re.sub(r"(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \(in [^)]+\)", "TIME", text).splitlines()
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
+    """The example with delays that a slow machine cannot reach."""
+    example = (ROOT / "examples" / "gang-termination.yaml").read_text()
+    assert "terminationDelay: 1m" in example
+    manifest = tmp_path / "serve.yaml"
+    manifest.write_text(re.sub(r"terminationDelay: (1m|30s)", "terminationDelay: 4h", example))
+    with grove_up(tmp_path, str(manifest)) as served:
+        yield served
+
+
+@pytest.mark.kubectl
+def test_the_commands_work_on_grove_up(kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl("wait", "pcs/serve", "--for=jsonpath={.status.availableReplicas}=1", "--timeout=60s")
+    kubectl("wait", "pcsg/serve-0-engine", "--for=jsonpath={.status.availableReplicas}=2", "--timeout=60s")
+    for command, shown in commands(of_kubectl=True):
+        if "why" in command:
+            # The breach is written down a moment after the pods are gone, and the scheduler answers a moment later.
+            breach = "--for=condition=MinAvailableBreached"
+            kubectl("wait", "pclq/serve-0-engine-0-worker", breach, "--timeout=60s")
+            kubectl("wait", "pclq/serve-0-engine-0-worker", "--for=jsonpath={.status.scheduledReplicas}=0")
+            kubectl("wait", "pod", "-l", "grove.io/podclique=serve-0-engine-0-worker",
+                    "--for=jsonpath={.status.conditions[0].reason}=Unschedulable", "--timeout=60s")  # fmt: skip
+        printed = masked(run(command, tmp_path, str(kubectl.kubeconfig)))
+        if shown:
+            assert printed == shown, command
