@@ -234,7 +234,7 @@ def test_status_has_no_countdown_without_a_delay_or_a_breach() -> None:
 
 def test_status_says_that_teardowns_are_held() -> None:
     _, _, notes = looked(in_an_outage)
-    assert notes[0].startswith("! TeardownHeld: 1 teardowns are due and wait until most nodes are ready again")
+    assert notes[0].startswith("! TeardownHeld: 1 teardown is due, and held until most nodes are ready again")
     assert notes[1].endswith("replica 0 is torn down when teardowns are no longer held unless it recovers")
 
 

@@ -235,9 +235,11 @@ async def test_a_binding_that_comes_too_late_or_too_early_conflicts(api: Api) ->
         (409, f'{prefix}/binding "gated": pod gated has non-empty .spec.schedulingGates'),
         (
             409,
-            (f'{prefix} "other": StorageError: invalid object, Code: 4, Key: /registry/pods/default/other, '
-            "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: stranger, "
-            f"UID in object meta: {uid}"),
+            (
+                f'{prefix} "other": StorageError: invalid object, Code: 4, Key: /registry/pods/default/other, '
+                "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: stranger, "
+                f"UID in object meta: {uid}"
+            ),
         ),
         (409, f'{prefix}/binding "leaving": pod leaving is being deleted, cannot be assigned to a host'),
         (404, 'pods "absent" not found'),

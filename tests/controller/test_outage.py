@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 
 from grove.api.meta import Condition, ObjectMeta, Uid
@@ -86,3 +87,14 @@ def test_it_can_be_switched_off() -> None:
     for index in range(5):
         nodes.observe(node(index, ready=False))
     assert not is_held(outage)
+
+
+def test_a_new_node_does_not_count_as_one_that_came_back() -> None:
+    nodes: Store[Node] = Store()
+    outage = Outage(nodes, is_enabled=True, changed=lambda: None)
+    for index in range(10):
+        fresh = node(index, ready=True, since=NOW + timedelta(seconds=30))
+        nodes.observe(
+            msgspec.structs.replace(fresh, metadata=msgspec.structs.replace(fresh.metadata, creation_timestamp=NOW))
+        )
+    assert not is_held(outage, NOW + timedelta(seconds=31))

@@ -39,7 +39,7 @@ class Outage:
         if old is not None:
             self._back_at.pop(old.metadata.uid, None)
         if new is not None and new.is_ready:
-            self._back_at[new.metadata.uid] = (new.ready_since or LONG_AGO) + SETTLING
+            self._back_at[new.metadata.uid] = _back_at(new)
         until = self._judge() if self._is_enabled else None
         if until != self.until:
             self.until = until
@@ -56,3 +56,11 @@ class Outage:
 
     def _is_few(self, count: int) -> bool:
         return count < FEWEST or count <= SHARE * len(self._nodes)
+
+
+def _back_at(node: Node) -> datetime:
+    """A new node was not out: what was it out of?"""
+    since, born = node.ready_since, node.metadata.creation_timestamp
+    if since is None or (born is not None and since - born <= SETTLING):
+        return LONG_AGO
+    return since + SETTLING

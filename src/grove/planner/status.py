@@ -260,7 +260,8 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
 def _with_held(conditions: tuple[Condition, ...], held_count: int, now: datetime) -> tuple[Condition, ...]:
     if not held_count:
         return without_condition(conditions, ConditionType.TEARDOWN_HELD)
-    message = f"{held_count} teardowns are due and wait until most nodes are ready again"
+    subject = "1 teardown is" if held_count == 1 else f"{held_count} teardowns are"
+    message = f"{subject} due, and held until most nodes are ready again"
     return with_condition(conditions, ConditionType.TEARDOWN_HELD, _yes(Reason.MASS_OUTAGE, message), now)
 
 
@@ -375,8 +376,8 @@ def _announcements(subject: Subject, old: AnyStatus, new: AnyStatus, delay: time
         if (condition := find_condition(new.conditions, type_)) is not None
         and condition != find_condition(old.conditions, type_)
     ]
-    if _breach_moved(old.conditions, new.conditions):
-        found.append(_breach_announcement(subject, new, delay))
+    if _breach_moved(old.conditions, new.conditions) and (told := _breach_announcement(subject, new, delay)):
+        found.append(told)
     if _scheduled(old) and not _scheduled(new):
         found.append(
             Emit(
@@ -389,11 +390,13 @@ def _announcements(subject: Subject, old: AnyStatus, new: AnyStatus, delay: time
     return tuple(found)
 
 
-def _breach_announcement(subject: Subject, new: AnyStatus, delay: timedelta | None) -> Emit:
+def _breach_announcement(subject: Subject, new: AnyStatus, delay: timedelta | None) -> Emit | None:
     condition = find_condition(new.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
-    if condition is None or condition.status != ConditionStatus.TRUE:
-        message = condition.message if condition else "it is not judged any more"
-        return Emit(subject=subject, reason=EventReason.MIN_AVAILABLE_RESTORED, message=message)
+    if condition is None or condition.status == ConditionStatus.UNKNOWN:
+        # On its way out, or updated: whether it is good again, nobody can tell yet.
+        return None
+    if condition.status == ConditionStatus.FALSE:
+        return Emit(subject=subject, reason=EventReason.MIN_AVAILABLE_RESTORED, message=condition.message)
     since = condition.last_transition_time
     deadline = "" if delay is None or since is None else f"; its gang is torn down at {wire_time(since + delay)}"
     return Emit(

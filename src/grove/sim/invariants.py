@@ -52,6 +52,7 @@ class Invariants:
         self._owners: dict[Uid, None] = {}
         self._groups: dict[Uid, PodCliqueScalingGroup] = {}
         self._terminations = TerminationRules()
+        self._gone: list[tuple[datetime, HasMetadata]] = []
         # The sets by name, and when those that are leaving or gone began to leave.
         self._sets: dict[tuple[str, str], PodCliqueSet] = {}
         self._left_at: dict[tuple[str, str], datetime] = {}
@@ -105,7 +106,9 @@ class Invariants:
         uid = Uid(change.entry.obj["metadata"]["uid"])
         if change.type == ChangeType.DELETED:
             self._owners.pop(uid, None)
-            self._groups.pop(uid, None)
+            group = self._groups.pop(uid, None)
+            if group is not None:
+                self._gone.append((self._clock.now(), group))
             return
         self._owners[uid] = None
         if change.served.plural == "podcliquescalinggroups":
@@ -152,6 +155,7 @@ class Invariants:
         uid, key = clique.metadata.uid, (clique.metadata.namespace, clique.metadata.name)
         if change.type == ChangeType.DELETED:
             self._cliques.pop(uid, None)
+            self._gone.append((self._clock.now(), clique))
             if self._clique_uids.get(key) == uid:
                 del self._clique_uids[key]
             self._note_disturbance(clique.metadata.namespace, clique.metadata.labels.get(labels.PODGANG, ""))
@@ -242,10 +246,16 @@ class Invariants:
             before,
             gang,
             pcs=self._sets.get((gang.metadata.namespace, gang.metadata.labels.get(labels.PART_OF, ""))),
-            cliques=self._cliques.values(),
-            groups=self._groups.values(),
+            cliques=(*self._cliques.values(), *self._gone_lately(PodClique)),
+            groups=(*self._groups.values(), *self._gone_lately(PodCliqueScalingGroup)),
             now=self._clock.now(),
         )
+
+    def _gone_lately(self, kind: type[T]) -> list[T]:
+        """What was deleted a moment ago: the operator may not know."""
+        since = self._sight.since()
+        self._gone = [(at, obj) for at, obj in self._gone if at >= since]
+        return [obj for _, obj in self._gone if isinstance(obj, kind)]
 
     def _recreates_wholly(self, before: PodGang, gang: PodGang) -> str | None:
         return self._terminations.closed_rightly(before, gang, self._cliques.values())
