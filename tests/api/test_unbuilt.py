@@ -19,7 +19,7 @@ _RACK = {"topologyName": "dc", "pack": {"required": "rack"}}
         ),
         pytest.param(
             manifest(template={"terminationDelay": "4h"}, groups=(group("g", "a", terminationDelay="2h"),)),
-            ["spec.template.terminationDelay", "spec.template.podCliqueScalingGroups[0].terminationDelay"],
+            [],
             id="gang termination",
         ),
         pytest.param(manifest(updateStrategy={"type": "OnDelete"}), ["spec.updateStrategy"], id="update strategy"),
