@@ -153,6 +153,16 @@ class TestAStandaloneClique:
         decided = plan(snapshot(standalone_set(), standalone(more, healthy("p-0-b"))), at(10))
         assert [one.scale for record in intents(decided).values() for one in record.open] == [{"p-0-a": 5}]
 
+    def test_a_gang_that_was_made_anew_does_not_use_an_incarnation_twice(self) -> None:
+        """Somebody deleted the gang, and with it the memory of an earlier recreation."""
+        label = {labels.INCARNATION: "1.1", labels.SET_REPLICA_INDEX: "0"}
+        view = broken()
+        old = msgspec.structs.replace(view.clique.metadata, labels={**view.clique.metadata.labels, **label})
+        again = msgspec.structs.replace(view, clique=msgspec.structs.replace(view.clique, metadata=old))
+        seen = standalone(again, healthy("p-0-b"))
+        (record,) = intents(plan(snapshot(standalone_set(), seen), at(10))).values()
+        assert [one.incarnation for one in record.open] == ["1.2"]
+
 
 class TestAGroup:
     def test_ends_a_single_replica_in_the_base_gang(self) -> None:

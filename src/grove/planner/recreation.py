@@ -113,14 +113,18 @@ def plan_intent(
     units: Sequence[Unit],
     *,
     scale: dict[str, int],
-    incarnation: str,
+    seen: Iterable[str],
     reason: str,
     announcement: Emit,
 ) -> Patch:
-    """Record in one write that these units of a gang are recreated. Nothing was deleted yet."""
+    """Record in one write that these units of a gang are recreated. Nothing was deleted yet.
+
+    `seen` are the incarnations of all that exists: the new one is none of them, also when somebody deleted the gang
+    that remembered how many there were.
+    """
     record = read_record(gang)
-    count = record.count + 1
-    life = f"{incarnation}.{count}"
+    count = 1 + max((record.count, *map(_count_of, seen)))
+    life = f"{_birth_of(gang, context)}.{count}"
     fresh = tuple(
         Recreation(group=unit.group, index=unit.index, incarnation=life, scale=scale, reason=reason) for unit in units
     )
@@ -141,6 +145,17 @@ def plan_intent(
         reason=f"recorded before anything is deleted: {reason}",
         on_success=announcement,
     )
+
+
+def _birth_of(gang: PodGang, context: SetContext) -> str:
+    """The incarnation without its count of recreations."""
+    return gang.metadata.labels.get(labels.INCARNATION, str(context.generation)).partition(".")[0]
+
+
+def _count_of(incarnation: str) -> int:
+    """`1.2-5` is the second recreation of what came to life as 1, and scaled out at generation 5 of its group."""
+    counts = (part.partition(".")[2] for part in incarnation.split("-"))
+    return max((int(count) for count in counts if count.isdecimal()), default=0)
 
 
 def plan_recreation_deletes(

@@ -195,7 +195,7 @@ def _intents(context: SetContext, replica: ReplicaView, blueprint: ReplicaBluepr
             current,
             [breach.unit for breach in ours],
             scale=_scale(replica, blueprint, [breach.unit for breach in ours]),
-            incarnation=current.metadata.labels.get(labels.INCARNATION, str(context.generation)).partition(".")[0],
+            seen=[view.incarnation for view in replica.cliques.values()],
             reason=f"below the minimum for longer than the termination delay ({reason})",
             announcement=_announcement(context, replica, ours),
         )

@@ -14,8 +14,8 @@ from grove.api.podgang import PodGang
 from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.planner.recreation import Recreation, read_record
 
-# One breach: whose condition, and since when.
-Breach = tuple[Uid, datetime]
+# One breach: whose condition, since when, and the gang that would remember its end: with it goes the memory.
+Breach = tuple[Uid, datetime, Uid]
 
 
 class TerminationRules:
@@ -87,12 +87,12 @@ def _breaches(
         if may_end and since is not None and clique.status.was_available:
             delay = _delay(pcs, clique.metadata.labels.get(labels.GROUP, ""), gang)
             if delay is not None:
-                yield (clique.metadata.uid, since), since + delay
+                yield (clique.metadata.uid, since, gang.metadata.uid), since + delay
     for group in groups if not unit.group else ():
         since = _true_since(group.status.conditions)
         delay = _delay(pcs, group.metadata.name, gang)
         if since is not None and delay is not None:
-            yield (group.metadata.uid, since), since + delay
+            yield (group.metadata.uid, since, gang.metadata.uid), since + delay
 
 
 def _true_since(conditions: tuple[Condition, ...]) -> datetime | None:
