@@ -104,13 +104,13 @@ def test_a_field_that_is_not_carried_out_yet_is_named_in_a_warning_and_a_conditi
     async def story() -> None:
         async with one_pod_world(10) as world:
             manifest = manifest_of(WORKLOAD1)
-            manifest["spec"]["template"]["terminationDelay"] = "1h"
+            manifest["spec"]["template"]["cliqueStartupType"] = "CliqueStartupTypeInOrder"
             (applied,) = await world.apply(manifest)
-            assert any("spec.template.terminationDelay" in warning for warning in applied.warnings)
+            assert any("spec.template.cliqueStartupType" in warning for warning in applied.warnings)
             await world.settle()
             condition = find_condition(find_set(world, "workload1").status.conditions, "FieldsNotCarriedOut")
             assert condition is not None
-            assert "spec.template.terminationDelay" in condition.message
+            assert "spec.template.cliqueStartupType" in condition.message
             assert len(world.running_pods()) == 10
 
     run(story())
