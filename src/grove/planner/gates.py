@@ -19,7 +19,7 @@ from grove.planner.gangs import referenced_names
 from grove.planner.refusals import has_started, is_below_minima
 from grove.planner.views import CliqueView
 
-PATIENCE = timedelta(seconds=5)
+PATIENCE = timedelta(seconds=10)
 
 
 class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):

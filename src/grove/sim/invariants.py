@@ -205,7 +205,8 @@ class Invariants:
 
     def _note_disturbance(self, namespace: str, gang_name: str) -> None:
         gang = self._gangs.get((namespace, gang_name))
-        if gang is not None and labels.TEARDOWN not in gang.metadata.annotations:
+        # Also before the gang exists: the operator may be about to make it of what it saw.
+        if gang is None or labels.TEARDOWN not in gang.metadata.annotations:
             self._disturbed_at[(namespace, gang_name)] = self._clock.now()
 
     def _note_index(self, clique: Uid, index: int) -> None:
