@@ -11,7 +11,7 @@ from grove.api.meta import Condition
 from grove.api.podclique import CliqueRollingUpdateProgress, PodCliqueStatus
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.reasons import FindingReason
-from grove.api.scalinggroup import ScalingGroupStatus
+from grove.api.scalinggroup import GroupRollingUpdateProgress, ScalingGroupStatus
 from grove.planner.actions import Patch, Plan
 from grove.planner.plan import plan
 from grove.planner.recreation import Record, Recreation
@@ -130,9 +130,14 @@ class TestAStandaloneClique:
         decided = plan(snapshot(standalone_set(), standalone(unwritten, healthy("p-0-b"))), at(3600))
         assert intents(decided) == {}
 
-    def test_an_update_is_not_judged(self) -> None:
+    def test_an_update_is_not_judged_and_what_comes_after_it_is(self) -> None:
         seen = standalone(broken(updating=True), healthy("p-0-b"))
         assert intents(plan(snapshot(standalone_set(), seen), at(3600))) == {}
+        ended = CliqueRollingUpdateProgress(update_started_at=NOW, update_ended_at=at(5))
+        status = PodCliqueStatus(was_available=True, conditions=breached(since=at(6)), rolling_update_progress=ended)
+        after = clique(pod(0), replicas=2, needs=2, status=status)
+        decided = plan(snapshot(standalone_set(), standalone(after, healthy("p-0-b"))), at(16))
+        assert list(intents(decided)) == ["p-0"]
 
     def test_a_teardown_is_held_while_most_nodes_are_not_ready(self) -> None:
         facts = snapshot(standalone_set(), standalone(broken(), healthy("p-0-b")))
@@ -188,6 +193,24 @@ class TestAGroup:
         decided = plan(snapshot(grouped_set(needs=2), seen), at(10))
         assert list(intents(decided)) == names
         assert all(one.group == "" for record in intents(decided).values() for one in record.open)
+
+    def test_that_updates_is_not_judged(self) -> None:
+        rolling = GroupRollingUpdateProgress(update_started_at=NOW)
+        base = (healthy("p-0-a"), broken("p-0-g-0-b"))
+        scaled = healthy("p-0-g-1-b")
+        updating = group("p-0-g", "b", replicas=2, status=ScalingGroupStatus(rolling_update_progress=rolling))
+        seen = replica(
+            *base,
+            scaled,
+            groups=(updating,),
+            gangs=(gang(*base), gang(scaled, name="p-0-g-0")),
+            services=(service(),),
+        )
+        decided = plan(snapshot(grouped_set(), seen), at(3600))
+        assert intents(decided) == {}
+        (told,) = [status for status in decided.statuses if status.resource.plural == "podcliquescalinggroups"]
+        (condition,) = told.patch["conditions"]
+        assert (condition["status"], condition["reason"]) == ("Unknown", "UpdateInProgress")
 
     @pytest.mark.parametrize(("override", "wake"), [(None, 100), ("5s", 5), ("300s", 300)])
     def test_its_own_delay_counts_instead_of_the_sets(self, override: str | None, wake: float) -> None:

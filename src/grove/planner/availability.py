@@ -10,6 +10,7 @@ import msgspec
 
 from grove.api.meta import ConditionStatus
 from grove.api.reasons import Reason
+from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.planner.views import CliqueView
 
 
@@ -84,6 +85,19 @@ def group_replica_health(cliques: Sequence[CliqueView | None]) -> ReplicaHealth:
     if any(verdict.reason == Reason.NEVER_AVAILABLE for verdict in verdicts):
         return ReplicaHealth.STARTING
     return ReplicaHealth.GOOD
+
+
+def is_group_updating(group: PodCliqueScalingGroup) -> bool:
+    progress = group.status.rolling_update_progress
+    return progress is not None and progress.update_ended_at is None
+
+
+def group_verdict(group: PodCliqueScalingGroup, replicas: Sequence[Sequence[CliqueView | None]]) -> Verdict:
+    """The group's own condition; while it rolls, nobody can tell."""
+    found = group_breach(map(group_replica_health, replicas), group.spec.min_available)
+    if is_group_updating(group):
+        return Verdict(status=ConditionStatus.UNKNOWN, reason=Reason.UPDATE_IN_PROGRESS, message=found.message)
+    return found
 
 
 def group_breach(healths: Iterable[ReplicaHealth], min_available: int) -> Verdict:

@@ -30,8 +30,7 @@ from grove.planner.availability import (
     Verdict,
     clique_breach,
     clique_scheduled,
-    group_breach,
-    group_replica_health,
+    group_verdict,
     is_available,
     is_scheduled,
     was_available,
@@ -116,7 +115,7 @@ def group_status(
     conditions = with_condition(
         old.conditions,
         ConditionType.MIN_AVAILABLE_BREACHED,
-        group_breach(map(group_replica_health, replicas), group.spec.min_available),
+        group_verdict(group, replicas),
         now,
     )
     status = msgspec.structs.replace(

@@ -15,7 +15,7 @@ from grove.api.durations import parse_duration
 from grove.api.meta import Condition, ConditionStatus, ObjectMeta, find_condition
 from grove.api.reasons import ConditionType, EventReason, FindingReason
 from grove.planner.actions import Emit, Finding, FreshLook, Patch, Severity, earliest
-from grove.planner.availability import clique_breach, group_breach, group_replica_health
+from grove.planner.availability import clique_breach, group_verdict, is_group_updating
 from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint
 from grove.planner.recreation import REPLICA, Recreations, Unit, plan_intent
 from grove.planner.snapshot import UNTIL_TOLD, SetContext
@@ -144,14 +144,14 @@ def _group_breaches(
 ) -> Iterator[Due | None]:
     """The group ends single replicas itself, unless its own minimum is broken: then the set replica goes."""
     current = replica.groups.get(group.name)
-    if current is None or current.metadata.is_leaving:
+    if current is None or current.metadata.is_leaving or is_group_updating(current):
         return
     replicas = [
         [present.get(names.member_clique(group.name, j, m.name)) for m in context.members[group.config.name]]
         for j in range(group.replicas)
     ]
     breached = {j: [v for v in views if v is not None and clique_breach(v).is_true] for j, views in enumerate(replicas)}
-    verdict = group_breach(map(group_replica_health, replicas), current.spec.min_available)
+    verdict = group_verdict(current, replicas)
     if verdict.is_true:
         stored = _true_since(current.status.conditions)
         if stored is not None:
