@@ -98,3 +98,15 @@ def test_a_new_node_does_not_count_as_one_that_came_back() -> None:
             msgspec.structs.replace(fresh, metadata=msgspec.structs.replace(fresh.metadata, creation_timestamp=NOW))
         )
     assert not is_held(outage, NOW + timedelta(seconds=31))
+
+
+def test_a_new_node_that_was_seen_out_counts_as_one_that_came_back() -> None:
+    nodes: Store[Node] = Store()
+    outage = Outage(nodes, is_enabled=True, changed=lambda: None)
+    for version, ready in ((1, True), (2, False), (3, True)):
+        for index in range(4):
+            one = node(index, ready=ready, version=version, since=NOW + timedelta(seconds=10 * version))
+            metadata = msgspec.structs.replace(one.metadata, creation_timestamp=NOW)
+            nodes.observe(msgspec.structs.replace(one, metadata=metadata))
+    assert is_held(outage, NOW + timedelta(seconds=89))
+    assert not is_held(outage, NOW + timedelta(seconds=90))

@@ -1,6 +1,6 @@
 """Gang termination from outside: on `grove up` and on a real control plane, with the operator in its own process.
 
-The many cases are in `tests/simulation/termination_stories.py`, on virtual time; here two of them take real seconds.
+The many cases are in `tests/simulation/termination_stories.py`, on virtual time; here some of them take real seconds.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from grove.api import labels
-from grove.api.meta import Uid
-from grove.api.resources import EVENTS, GROUPS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.meta import Uid, is_condition_true
+from grove.api.resources import EVENTS, GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES, Resource
 from grove.cluster.nodes import Nodes
 from grove.planner.recreation import read_record
 from tests.e2e.harness import Cluster, SeenEvent, Stage
@@ -86,7 +86,80 @@ async def a_broken_group_replica_goes_alone(stage: Stage) -> None:
     assert len(living(stage)) == 10
 
 
-@pytest.mark.parametrize("story", [a_broken_clique_ends_the_whole_replica, a_broken_group_replica_goes_alone])
+async def a_pod_above_the_minimum_and_a_recovery_in_time_end_nothing(stage: Stage) -> None:
+    names = await stage.add_nodes(2)
+    assert isinstance(names, tuple)
+    nodes = Nodes(stage.client, stage.cluster.clock)
+    await stage.apply(with_delay(WORKLOAD2, "8s"))
+    await stage.settle()
+    before = living(stage)
+    for name in names:
+        await nodes.cordon(name)
+    # One of two is above the minimum; of the other clique all go, and come back before the delay is over.
+    await lose(stage, "workload2-0-pc-a", 1)
+    await lose(stage, "workload2-0-sg-x-1-pc-c", 3)
+    await stage.wait_until(lambda: is_breached(stage, "workload2-0-sg-x-1-pc-c"))
+    assert not is_breached(stage, "workload2-0-pc-a")
+    for name in names:
+        await nodes.uncordon(name)
+    await stage.settle()
+    await stage.cluster.clock.sleep(9)
+    await stage.look()
+    assert len(living(stage) & before) == 6
+    assert sum(read_record(gang).count for gang in stage.objects(PODGANGS)) == 0
+
+
+async def a_scale_set_at_run_time_comes_back(stage: Stage) -> None:
+    names = await stage.add_nodes(2)
+    assert isinstance(names, tuple)
+    nodes = Nodes(stage.client, stage.cluster.clock)
+    await stage.apply(with_delay(WORKLOAD2, "2s"))
+    await stage.settle()
+    await stage.scale(PODCLIQUES, "workload2-0-pc-a", 5)
+    await stage.settle()
+    before = living(stage)
+    for name in names:
+        await nodes.cordon(name)
+    await lose(stage, "workload2-0-pc-a", 5)
+    await stage.wait_until(lambda: not living(stage) & before)
+    for name in names:
+        await nodes.uncordon(name)
+    await stage.settle()
+    assert len(living(stage, "workload2-0-pc-a")) == 5
+    assert len(living(stage)) == 13
+
+
+async def without_a_delay_nothing_goes(stage: Stage) -> None:
+    names = await stage.add_nodes(2)
+    assert isinstance(names, tuple)
+    nodes = Nodes(stage.client, stage.cluster.clock)
+    await stage.apply(with_delay(WORKLOAD1, None))
+    await stage.settle()
+    before = living(stage)
+    for name in names:
+        await nodes.cordon(name)
+    await lose(stage, "workload1-0-pc-a", 1)
+    await stage.wait_until(lambda: is_breached(stage, "workload1-0-pc-a"))
+    await stage.cluster.clock.sleep(5)
+    await stage.look()
+    assert len(living(stage) & before) == 9
+
+
+def is_breached(stage: Stage, name: str) -> bool:
+    (clique,) = (one for one in stage.objects(PODCLIQUES) if one.metadata.name == name)
+    return is_condition_true(clique.status.conditions, "MinAvailableBreached")
+
+
+STORIES = [
+    a_broken_clique_ends_the_whole_replica,
+    a_broken_group_replica_goes_alone,
+    a_pod_above_the_minimum_and_a_recovery_in_time_end_nothing,
+    a_scale_set_at_run_time_comes_back,
+    without_a_delay_nothing_goes,
+]
+
+
+@pytest.mark.parametrize("story", STORIES)
 def test_it_ends_as_in_the_simulation(
     runner: asyncio.Runner, cluster: Cluster, story: Callable[[Stage], Awaitable[None]]
 ) -> None:

@@ -39,7 +39,7 @@ class Outage:
         if old is not None:
             self._back_at.pop(old.metadata.uid, None)
         if new is not None and new.is_ready:
-            self._back_at[new.metadata.uid] = _back_at(new)
+            self._back_at[new.metadata.uid] = _back_at(new, was_out=old is not None and not old.is_ready)
         until = self._judge() if self._is_enabled else None
         if until != self.until:
             self.until = until
@@ -58,9 +58,10 @@ class Outage:
         return count < FEWEST or count <= SHARE * len(self._nodes)
 
 
-def _back_at(node: Node) -> datetime:
-    """A new node was not out: what was it out of?"""
+def _back_at(node: Node, *, was_out: bool) -> datetime:
+    """A node that turned ready when it was made was not out, unless we saw it."""
     since, born = node.ready_since, node.metadata.creation_timestamp
-    if since is None or (born is not None and since - born <= SETTLING):
+    is_new = born is not None and since is not None and since - born <= SETTLING
+    if since is None or (is_new and not was_out):
         return LONG_AGO
     return since + SETTLING
