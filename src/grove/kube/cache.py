@@ -51,6 +51,8 @@ class Store(Generic[T]):
         # is past that version nobody knows, and what it tells is held back.
         self._missed: dict[Uid, int] = {}
         self._held_back: dict[Uid, T] = {}
+        # Those of them whose deletion the watch has told: no tombstone outlives the partial list.
+        self._told_gone: dict[Uid, None] = {}
         self._missed_until = _BEFORE_EVERYTHING
         # uid -> number of lists begun when we assumed its deletion; only a later list may contradict.
         self._assumed_leaving: dict[Uid, int] = {}
@@ -166,6 +168,7 @@ class Store(Generic[T]):
                 self._enter(obj, version)
             else:
                 self._held_back[uid] = obj
+                self._told_gone.pop(uid, None)
 
     def _apply_listed(self, listing: Listing[T], version: int, mark: ListMark, scope: Iterable[T]) -> tuple[Uid, ...]:
         """Brings a list in; returns the uids that it showed to be gone."""
@@ -212,6 +215,8 @@ class Store(Generic[T]):
         if held is not None and _version(held) <= version:
             self._drop(held)
         self._held_back.pop(metadata.uid, None)
+        if metadata.uid in self._missed:
+            self._told_gone[metadata.uid] = None
         # An older event of this kind only said that it was not selected for a while.
         if self._forgotten.get(metadata.uid, version + 1) <= version:
             del self._forgotten[metadata.uid]
@@ -271,6 +276,9 @@ class Store(Generic[T]):
             self._horizon = version
             if self._missed and version >= self._missed_until:
                 self._missed.clear()
+                for uid in self._told_gone:
+                    self._forgotten.pop(uid, None)
+                self._told_gone.clear()
                 self._enter_held_back()
 
     def _enter_held_back(self) -> None:
@@ -294,6 +302,7 @@ class Store(Generic[T]):
         self._forgotten.clear()
         self._missed.clear()
         self._held_back.clear()
+        self._told_gone.clear()
         for held in tuple(self._objects.values()):
             self._drop(held)
 
