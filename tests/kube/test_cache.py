@@ -361,3 +361,13 @@ def test_an_unreadable_object_that_is_deleted_is_gone() -> None:
     assert contents(store) == [obj("a", 1)]
     store.apply(Unreadable(metadata=obj("a", 6).metadata, is_deleted=True))
     assert contents(store) == []
+
+
+def test_a_late_answer_to_our_delete_leaves_nothing_once_the_watch_has_told_the_deletion() -> None:
+    store = listed(obj("a", 1), version=1)
+    store.apply_partial_list(listing(version=9), store.begin_list(), everything)
+    store.apply(Deleted(object=obj("a", 2)))
+    store.forget(Uid("a"))
+    assert store.tombstone_count > 0
+    store.apply(Bookmark(resource_version="9"))
+    assert (store.tombstone_count, list(store.values())) == (0, [])
