@@ -17,6 +17,8 @@ TEMPLATE_HASH = "grove.io/pod-template-hash"
 SCHEDULER_NAME = "grove.io/scheduler-name"
 MNNVL_GROUP = "grove.io/mnnvl-group"
 INCARNATION = "grove.io/incarnation"
+# On a ControllerRevision: the revision that it is. On a base gang: the revision that its replica runs.
+GENERATION_HASH = "grove.io/podcliqueset-generation-hash"
 
 # By these an object of ours is found again: without one of them it would exist and not be seen.
 FOUND_BY = (MANAGED_BY, SET_REPLICA_INDEX, GROUP, GROUP_REPLICA_INDEX, POD_INDEX)
@@ -28,6 +30,7 @@ COMPONENT_STANDALONE_CLIQUE = "pcs-podclique"
 COMPONENT_MEMBER_CLIQUE = "pcsg-podclique"
 COMPONENT_AUTOSCALER = "pcs-hpa"
 COMPONENT_CLAIM = "resource-claim"
+COMPONENT_REVISION = "pcs-revision"
 COMPONENT_WEBHOOK = "webhook"
 
 TOPOLOGY_NAME = "grove.io/topology-name"

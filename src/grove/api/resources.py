@@ -4,6 +4,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from grove.api.controllerrevision import ControllerRevision
 from grove.api.event import Event
 from grove.api.lease import Lease
 from grove.api.meta import HasMetadata, ObjectMeta, Wire
@@ -91,3 +92,6 @@ VALIDATING_WEBHOOKS = Resource(
     kind="ValidatingWebhookConfiguration", namespaced=False, view=WebhookConfiguration,
 )  # fmt: skip
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", view=Lease)
+CONTROLLER_REVISIONS = Resource(
+    group="apps", version="v1", plural="controllerrevisions", kind="ControllerRevision", view=ControllerRevision
+)
