@@ -11,6 +11,7 @@ from typing import Any, TypeVar, assert_never
 import msgspec
 
 from grove.api import labels, names
+from grove.api.controllerrevision import ControllerRevision
 from grove.api.meta import (
     Condition,
     HasMetadata,
@@ -32,7 +33,17 @@ from grove.api.podcliqueset import (
     SetTemplate,
 )
 from grove.api.podgang import PodGang, PodGangSpec, PodGangStatus, PodGroup
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    GROUPS,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+    Resource,
+)
+from grove.api.revision import draw_revision, revision_data
 from grove.api.scalinggroup import PodCliqueScalingGroup, ScalingGroupSpec, ScalingGroupStatus
 from grove.api.service import Service, ServiceSpec
 from grove.cluster.patches.merge import apply_merge_patch
@@ -290,6 +301,18 @@ def replica(
     )
 
 
+def revision(observed: PodCliqueSet, number: int = 1) -> ControllerRevision:
+    """The templates of a set, stored."""
+    asked = build_context(observed)
+    template = draw_revision(asked.spec.template, asked.template_hashes, asked.generation_hash)
+    name = names.revision(asked.name, asked.generation_hash)
+    return ControllerRevision(
+        metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=Uid(f"uid-of-{name}")),
+        data=revision_data(template),
+        revision=number,
+    )
+
+
 def snapshot(observed: PodCliqueSet, *replicas: ReplicaView, refused_ahead_count: int = 0) -> Snapshot:
     """The set and what was seen of it; replicas that are wanted and not given have nothing."""
     seen = {view.index: view for view in replicas}
@@ -299,6 +322,7 @@ def snapshot(observed: PodCliqueSet, *replicas: ReplicaView, refused_ahead_count
         pcs=observed,
         context=build_context(observed),
         replicas=tuple(seen[index] for index in sorted(seen)),
+        revisions=(revision(observed),),
         refused_ahead_count=refused_ahead_count,
     )
 
@@ -390,7 +414,11 @@ class World:
         indices = {_replica_index(one) for resource in _CHILDREN for one in self.all(resource)}
         wanted = sorted(indices.union(range(pcs_.spec.replicas)))
         return Snapshot(
-            pcs=pcs_, context=self._context, replicas=tuple(self._view(pcs_.metadata.uid, index) for index in wanted)
+            pcs=pcs_,
+            context=self._context,
+            replicas=tuple(self._view(pcs_.metadata.uid, index) for index in wanted),
+            revisions=tuple(self.all(CONTROLLER_REVISIONS)),
+            failures=self.failures.of(pcs_.metadata.uid, -1),
         )
 
     def _view(self, set_uid: Uid, index: int) -> ReplicaView:

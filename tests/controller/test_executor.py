@@ -383,7 +383,7 @@ class TestAFreshLook:
             await operator.user.create(PODS, "default", operator.pod("new").body)
             owner = operator.pcs.metadata.uid
             selector = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
-            await operator.executor.look(FreshLook(namespace="default", selector=selector, owner_uid=owner))
+            await operator.executor.look(FreshLook(namespace="default", selector=selector, owner_uids=(owner,)))
             assert [pod.metadata.name for pod in operator.caches.pods.values()] == ["other", "new"]
 
         run(story)

@@ -11,7 +11,16 @@ from grove.api.meta import OwnerReference, Uid
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    GROUPS,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+    Resource,
+)
 from grove.controller.caches import Caches
 from grove.controller.failures import FailureBook
 from grove.controller.observe import Observer
@@ -62,7 +71,8 @@ class Eyes:
         return self.observer.touched_count - before
 
 
-CHILDREN: tuple[Resource[Any], ...] = (SERVICES, GROUPS, PODCLIQUES, PODGANGS)
+CHILDREN: tuple[Resource[Any], ...] = (CONTROLLER_REVISIONS, SERVICES, GROUPS, PODCLIQUES, PODGANGS)
+KINDS = (PODS, PODCLIQUES, GROUPS, PODGANGS, SERVICES, CONTROLLER_REVISIONS)
 
 
 def test_a_snapshot_is_what_the_world_holds() -> None:
@@ -71,21 +81,21 @@ def test_a_snapshot_is_what_the_world_holds() -> None:
     assert eyes.snapshot() == eyes.world.snapshot()
 
 
-@pytest.mark.parametrize("first", [PODS, PODCLIQUES, GROUPS, PODGANGS, SERVICES], ids=lambda one: one.plural)
+@pytest.mark.parametrize("first", KINDS, ids=lambda one: one.plural)
 def test_it_does_not_matter_what_is_seen_first(first: Resource[Any]) -> None:
     eyes = Eyes()
-    eyes.see(first, PODS, PODCLIQUES, PODGANGS, GROUPS, SERVICES, PODCLIQUESETS)
+    eyes.see(first, *KINDS, PODCLIQUESETS)
     assert eyes.snapshot() == eyes.world.snapshot()
 
 
-@pytest.mark.parametrize("first", [PODS, PODCLIQUES, GROUPS, PODGANGS, SERVICES], ids=lambda one: one.plural)
+@pytest.mark.parametrize("first", KINDS, ids=lambda one: one.plural)
 def test_it_does_not_matter_what_is_seen_late(first: Resource[Any]) -> None:
     eyes = Eyes()
     eyes.see(PODCLIQUESETS)
     eyes.snapshot()
     eyes.see(first)
     eyes.snapshot()
-    eyes.see(PODS, PODCLIQUES, PODGANGS, GROUPS, SERVICES)
+    eyes.see(*KINDS)
     assert eyes.snapshot() == eyes.world.snapshot()
 
 

@@ -61,6 +61,7 @@ def test_everything_made_for_a_set_carries_its_labels() -> None:
     index = {"grove.io/podcliqueset-replica-index": "0"}
     scaled = {"grove.io/base-podgang": "p-0"}
     gang = OURS | index | {component: "podgang", "grove.io/scheduler-name": "default-scheduler"}
+    newest = context(appendix_a()).generation_hash
     assert labels_of(settled()) == {
         "Service p-0": OURS | index | {own_name: "p-0", component: "pcs-headless-service"},
         "PodCliqueScalingGroup p-0-g": OURS | index | {own_name: "p-0-g", component: "pcs-podcliquescalinggroup"},
@@ -69,7 +70,7 @@ def test_everything_made_for_a_set_carries_its_labels() -> None:
         "PodClique p-0-g-0-c": clique_labels("p-0-g-0-c", "pcsg-podclique", "p-0", "1", "c") | member(0),
         "PodClique p-0-g-1-b": clique_labels("p-0-g-1-b", "pcsg-podclique", "p-0-g-0", "1-1", "b") | member(1) | scaled,
         "PodClique p-0-g-1-c": clique_labels("p-0-g-1-c", "pcsg-podclique", "p-0-g-0", "1-1", "c") | member(1) | scaled,
-        "PodGang p-0": gang | {"grove.io/incarnation": "1"},
+        "PodGang p-0": gang | {"grove.io/incarnation": "1", "grove.io/podcliqueset-generation-hash": newest},
         "PodGang p-0-g-0": gang | member(1) | scaled | {"grove.io/incarnation": "1-1"},
     }
 
@@ -246,6 +247,7 @@ def test_a_gang_shows_the_sets_own_labels_and_annotations_to_schedulers() -> Non
             "grove.io/podcliqueset-replica-index": "0",
             "grove.io/scheduler-name": "default-scheduler",
             "grove.io/incarnation": "1",
+            "grove.io/podcliqueset-generation-hash": ctx.generation_hash,
         },
         "annotations": {"kai.scheduler/queue": "gold"},
     }

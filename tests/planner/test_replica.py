@@ -47,6 +47,7 @@ class TestFromNothing:
             for decided in run_to_rest(world)
         ]
         assert [kind for kind in kinds if kind] == [
+            ["controllerrevisions"],
             ["services", "podcliquescalinggroups", "podcliques"],
             ["podcliques"] * 4,
             ["podgangs"] * 2 + ["pods"] * 6,
@@ -67,15 +68,14 @@ class TestFromNothing:
         ]
 
     def test_members_wait_for_their_group_and_pods_for_all_cliques_of_their_gang(self) -> None:
-        world = World(appendix_a())
-        first = plan(world.snapshot(), NOW)
+        first = plan(snapshot(appendix_a()), NOW)
         assert touched(first) == ["p-0", "p-0-g", "p-0-a"]
         a = clique(name="p-0-a", replicas=2)
         seen = replica(a, groups=(group("p-0-g", "b", "c", replicas=2),), services=(service(),))
         assert touched(plan(snapshot(appendix_a(), seen), NOW)) == ["p-0-g-0-b", "p-0-g-0-c", "p-0-g-1-b", "p-0-g-1-c"]
 
     def test_replicas_have_chains_of_their_own(self) -> None:
-        chains = plan(World(appendix_a(replicas=3)).snapshot(), NOW).chains
+        chains = plan(snapshot(appendix_a(replicas=3)), NOW).chains
         assert [(chain.key, chain.part) for chain in chains] == [("p-0", 0), ("p-1", 1), ("p-2", 2)]
 
     def test_a_set_of_no_replicas_gets_nothing(self) -> None:
@@ -112,7 +112,7 @@ class TestScale:
             FreshLook(
                 namespace="default",
                 selector="grove.io/podclique=p-0-a",
-                owner_uid=world.all(PODCLIQUES)[0].metadata.uid,
+                owner_uids=(world.all(PODCLIQUES)[0].metadata.uid,),
             ),
         )
 

@@ -8,7 +8,7 @@ import pytest
 
 from grove.api.meta import Condition, ConditionStatus, JsonObject, LastError
 from grove.api.podclique import PodCliqueStatus
-from grove.api.podcliqueset import GangStatus, PodCliqueSet, PodCliqueSetStatus, UpdateStrategy
+from grove.api.podcliqueset import GangStatus, PodCliqueSet, PodCliqueSetStatus
 from grove.api.podgang import GangPhase, PodGang, PodGangStatus
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS
@@ -47,7 +47,7 @@ from tests.dsl import (
     starting,
 )
 
-CTX = context(pcs(role("a", 2)))
+CTX = msgspec.structs.replace(context(pcs(role("a", 2))), template_hashes={"a": "new"}, newest_hashes={"a": "new"})
 STAMP = "2026-01-01T12:00:00Z"
 
 
@@ -69,7 +69,7 @@ def stored(view: CliqueView, write: StatusWrite | None) -> CliqueView:
 
 
 def next_status(view: CliqueView, now: datetime = NOW, refusal: Refusal | None = None) -> StatusWrite | None:
-    return clique_status(CTX, view, refusal, now)
+    return clique_status(CTX, "a", view, refusal, None, now)
 
 
 class TestAClique:
@@ -101,8 +101,6 @@ class TestAClique:
                     ),
                     condition("MinAvailableBreached", "False", "NeverAvailable", "1 of at least 2 pods are ready"),
                 ],
-                "currentPodCliqueSetGenerationHash": CTX.generation_hash,
-                "currentPodTemplateHash": "new",
             },
         )
 
@@ -233,7 +231,8 @@ NEWEST = {"grove.io/pod-template-hash": GROUP_CTX.template_hashes["b"]}
 class TestAGroup:
     def write(self, *replicas: tuple[CliqueView | None, ...], **fields: Any) -> StatusWrite:
         observed = group("p-0-g", "b", "c", **{"replicas": len(replicas), **fields})
-        write = group_status(GROUP_CTX, observed, replicas, NOW)
+        config = GROUP_SET.spec.template.pod_clique_scaling_groups[0]
+        write = group_status(GROUP_CTX, config, observed, replicas, None, NOW)
         assert write is not None
         return write
 
@@ -270,13 +269,13 @@ class TestAGroup:
 
     def test_breaches_are_facts_and_good_news_is_told_at_once(self) -> None:
         ready, lost, new = clique(ready=1), clique(replicas=1, was_available=True), clique(replicas=1)
-        assert self.write((ready,)).urgency is Urgency.NEWS
-        assert self.write((lost,)).urgency is Urgency.FACT
-        assert self.write((new,)).urgency is Urgency.COUNT
+        assert self.write((ready, ready)).urgency is Urgency.NEWS
+        assert self.write((ready, lost)).urgency is Urgency.FACT
+        assert self.write((ready, new)).urgency is Urgency.COUNT
 
     def test_losing_every_scheduled_replica_is_announced(self) -> None:
         old = ScalingGroupStatus(scheduled_replicas=2, observed_generation=1)
-        write = self.write((None,), (None,), status=old)
+        write = self.write((None, None), (None, None), status=old)
         assert [(emit.reason, emit.message) for emit in write.on_success] == [
             (EventReason.ALL_SCHEDULED_REPLICAS_LOST, "2 were scheduled, none is any more")
         ]
@@ -433,7 +432,6 @@ class TestASet:
                 "availableReplicas": 1,
                 "hpaPodSelector": "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=p",
                 "podGangStatuses": [{"name": "p-1", "phase": "Pending", "conditions": []}],
-                "currentGenerationHash": CTX.generation_hash,
                 "phase": "Running",
             },
         )
@@ -507,13 +505,13 @@ class TestASet:
         assert [error["code"] for error in write.patch["lastErrors"]] == [code]
 
     def test_names_fields_that_are_accepted_but_not_carried_out(self) -> None:
-        observed = pcs(spec={"update_strategy": UpdateStrategy(type="OnDelete")})
+        observed = pcs(spec={"workload_type": "Training"})
         write = set_write(observed)
         assert write is not None
         (found,) = write.patch["conditions"]
         assert (found["type"], found["status"], found["reason"]) == ("FieldsNotCarriedOut", "True", "NotCarriedOutYet")
         assert [part.partition(":")[0] for part in found["message"].split("; ")] == [
-            "spec.updateStrategy",
+            "spec.workloadType",
         ]
         assert [emit.reason for emit in write.on_success] == [EventReason.FIELDS_NOT_CARRIED_OUT]
         plain = msgspec.structs.replace(after(observed, write), spec=pcs().spec)

@@ -81,7 +81,7 @@ async def a_small_set_has_the_objects_and_names_of_the_wire(scene: Scene) -> Non
     assert podgroups(scene, "p-0-g-0") == {"p-0-g-1-b": 1, "p-0-g-1-c": 1}
     # Nothing for start-up order until start-up order needs it.
     kinds = {entry.partition("/")[0] for entry in left_of_sets(scene)}
-    assert kinds == {"pods", "services", "podcliques", "podcliquescalinggroups", "podgangs"}
+    assert kinds == {"pods", "services", "podcliques", "podcliquescalinggroups", "podgangs", "controllerrevisions"}
 
 
 async def every_object_carries_the_labels_of_the_wire(scene: Scene) -> None:

@@ -36,6 +36,10 @@ def scaled_gang(group_name: str, gang_index: int) -> str:
     return f"{group_name}-{gang_index}"
 
 
+def revision(pcs: str, generation_hash: str) -> str:
+    return f"{pcs}-{generation_hash}"
+
+
 def service_address(pcs: str, replica_index: int, namespace: str) -> str:
     return f"{replica_name(pcs, replica_index)}.{namespace}.svc.cluster.local"
 

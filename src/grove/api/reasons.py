@@ -37,6 +37,7 @@ class ConditionType(Documented):
     FIELDS_NOT_CARRIED_OUT = "FieldsNotCarriedOut", "the set uses fields this version accepts but does not act on"
     CANNOT_BE_CARRIED_OUT = "CannotBeCarriedOut", "part of the set cannot be made; lastErrors and the message say why"
     TEARDOWN_HELD = "TeardownHeld", "a due teardown waits because most nodes are not ready"
+    UPDATE_STALLED = "UpdateStalled", "an update does not go on; the reason and the message say what it waits for"
     FAILED = "Failed", "a training set failed for good; the reason says which limit it hit"
     # PodGang
     INITIALIZED = "Initialized", "every pod the gang needs exists and is referenced"
@@ -85,6 +86,12 @@ class Reason(Documented):
     NOT_CARRIED_OUT_YET = "NotCarriedOutYet", "the message names each field and what happens instead"
     # TeardownHeld
     MASS_OUTAGE = "MassOutage", "more than 55 % of the nodes, and at least 3, are not ready"
+    # UpdateStalled
+    NO_CAPACITY = "NoCapacity", "a new pod of the update has no node"
+    MINIMUM_NOT_MET = "MinimumNotMet", "too few are ready for another ready one to be taken"
+    PODS_NOT_STARTING = "PodsNotStarting", "a container of a new pod cannot start, such as an image that is not there"
+    PODS_NOT_READY = "PodsNotReady", "a new pod of the update does not become ready"
+    PODS_REFUSED = "PodsRefused", "the API server refuses the new pods of the update"
     # TopologyLevelsUnavailable
     TOPOLOGY_AWARE_SCHEDULING_DISABLED = "TopologyAwareSchedulingDisabled", "topology-aware scheduling is switched off"
     ALL_TOPOLOGY_LEVELS_AVAILABLE = "AllClusterTopologyLevelsAvailable", "every domain the set names is defined"
@@ -162,6 +169,11 @@ class EventReason(Documented):
     MIN_AVAILABLE_RESTORED = "MinAvailableRestored", "a clique or group that was below its minimum is available again"
     ALL_SCHEDULED_REPLICAS_LOST = "AllScheduledReplicasLost", "everything that had a node lost it"
     TEARDOWN_HELD = "TeardownHeld", "a due teardown waits because most nodes are not ready"
+    # Updates
+    UPDATE_STARTED = "UpdateStarted", "the templates of a set changed, and its replicas follow one after the other"
+    UPDATE_TURN = "UpdateTurn", "the next replica of a set is updated"
+    UPDATE_COMPLETED = "UpdateCompleted", "everything of a set runs its newest templates"
+    UPDATE_STALLED = "UpdateStalled", "an update does not go on; the message says what it waits for"
     # Refusals
     PODS_REFUSED = "PodsRefused", "the API server refuses to create pods; the message has its words"
     CREATE_REFUSED = "CreateRefused", "the API server refused to create an object; the message has its words"
@@ -203,5 +215,7 @@ class FindingReason(Documented):
     HELD_BY_FINALIZER = "HeldByFinalizer", "another controller's finalizer keeps an object that was deleted"
     TERMINATION_DELAY = "TerminationDelay", "a breach runs; when the termination delay is over, the unit is torn down"
     TEARDOWN_HELD = "TeardownHeld", "a due teardown waits because most nodes are not ready"
-    COMING_BACK = "ComingBack", "the unit was torn down after a breach and is being made anew"
+    COMING_BACK = "ComingBack", "the unit was torn down after a breach, or for an update, and is being made anew"
+    UPDATING = "Updating", "a newer template is being rolled out; the message says what the step waits for"
+    WAITS_FOR_ITS_TURN = "WaitsForItsTurn", "the replica runs an older template; others are updated before it"
     POD_ENDED = "PodEnded", "the containers of the pod have ended"

@@ -76,7 +76,14 @@ def read_revision(stored: ControllerRevision) -> Revision | None:
 
 
 def revision_data(template: RevisionTemplate) -> JsonObject:
-    return {"template": to_wire(template)}
+    """With its keys in order: an API server compares these data byte by byte, and sorts them in a strategic patch."""
+    return {"template": _in_order(to_wire(template))}
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _in_order(value[key]) for key in sorted(value)}
+    return [_in_order(item) for item in value] if isinstance(value, list) else value
 
 
 def with_templates(template: SetTemplate, revision: RevisionTemplate) -> SetTemplate:

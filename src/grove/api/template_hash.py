@@ -55,10 +55,43 @@ def _without_filled_in_protocol(value: Any) -> Any:
     return value
 
 
+# Lists that are maps: their order means nothing. Not so init containers, commands and arguments.
+_MAPS = {
+    "containers": ("name",),
+    "volumes": ("name",),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "ports": ("containerPort", "protocol"),
+    "env": ("name",),
+    "imagePullSecrets": ("name",),
+    "hostAliases": ("ip",),
+    "resourceClaims": ("name",),
+    "claims": ("name", "request"),
+    "schedulingGates": ("name",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+}
+
+
 def _canonical(value: Any) -> Any:
-    """Keys sorted and nulls dropped. Lists keep their order: env and containers mean it."""
+    """Keys sorted, nulls dropped, lists that are maps in the order of their keys."""
     if isinstance(value, dict):
-        return {key: _canonical(value[key]) for key in sorted(value) if value[key] is not None}
+        return {key: _canonical_field(key, value[key]) for key in sorted(value) if value[key] is not None}
     if isinstance(value, list | tuple):
         return [_canonical(item) for item in value]
     return value
+
+
+def _canonical_field(name: str, value: Any) -> Any:
+    found = _canonical(value)
+    keys = _MAPS.get(name)
+    if keys is None or not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        return found
+    order = [tuple(str(item.get(key, "")) for key in keys) for item in found]
+    if len(set(order)) < len(order) or (name == "env" and _refers_back(found)):
+        return found
+    return [item for _, item in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
+
+
+def _refers_back(variables: list[JsonObject]) -> bool:
+    """`$(NAME)` is replaced by a variable above: then the order has a meaning."""
+    return any("$(" in str(variable.get("value", "")) for variable in variables)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from grove.api.labels import MNNVL_GROUP
 from grove.api.meta import Wire
 from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate, StartupType, WorkloadType
-from grove.api.template_hash import canonical_template
 
 
 class UnbuiltField(Wire):
@@ -19,7 +18,6 @@ class UnbuiltField(Wire):
         return f"{self.path}: {self.detail}"
 
 
-_NO_UPDATE = "rolling updates are not carried out yet: existing pods keep the template they have"
 _NO_STARTUP_ORDER = "start-up order is not carried out yet: cliques start in any order"
 _NO_AUTOSCALING = "autoscaling is not carried out yet: no autoscaler is created, scale by hand"
 _NO_SHARING = "resource sharing is not carried out yet: no resource claims are created"
@@ -50,8 +48,6 @@ def _in_set(pcs: PodCliqueSet) -> Iterator[tuple[str, str]]:
         yield "spec.workloadType", _NO_TRAINING
     if pcs.spec.training_spec is not None:
         yield "spec.trainingSpec", _NO_TRAINING
-    if pcs.spec.update_strategy is not None:
-        yield "spec.updateStrategy", _NO_UPDATE
     yield from _in_template(pcs.spec.template)
 
 
@@ -102,8 +98,6 @@ def _changed(old: SetTemplate, new: SetTemplate) -> Iterator[tuple[str, str]]:
         if before is None:
             continue
         at = f"spec.template.cliques[{i}]"
-        if canonical_template(before, old.priority_class_name) != canonical_template(clique, new.priority_class_name):
-            yield at, _NO_UPDATE
         if before.spec.replicas != clique.spec.replicas:
             yield f"{at}.spec.replicas", _NO_RESCALE
     groups_before = {group.name: group for group in old.pod_clique_scaling_groups}

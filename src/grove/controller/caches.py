@@ -4,12 +4,23 @@ from random import Random
 from typing import Any
 
 from grove.api import labels
+from grove.api.controllerrevision import ControllerRevision
 from grove.api.node import Node
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import PodGang
-from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    GROUPS,
+    NODES,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+    Resource,
+)
 from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.api.service import Service
 from grove.clock import Clock
@@ -31,6 +42,7 @@ class Caches:
         self.gangs: Store[PodGang] = Store()
         self.pods: Store[Pod] = Store()
         self.services: Store[Service] = Store()
+        self.revisions: Store[ControllerRevision] = Store()
         self.nodes: Store[Node] = Store()
         self._by_plural: dict[str, Store[Any]] = {
             PODCLIQUESETS.plural: self.sets,
@@ -39,6 +51,7 @@ class Caches:
             PODGANGS.plural: self.gangs,
             PODS.plural: self.pods,
             SERVICES.plural: self.services,
+            CONTROLLER_REVISIONS.plural: self.revisions,
             NODES.plural: self.nodes,
         }
 
@@ -54,6 +67,7 @@ class Caches:
             (PODGANGS, _OURS),
             (PODS, _OURS),
             (SERVICES, _OURS),
+            (CONTROLLER_REVISIONS, _OURS),
             (NODE_VIEW, ""),
         ]
         return {

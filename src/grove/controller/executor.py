@@ -138,7 +138,8 @@ class Executor:
         """List some pods afresh: a watch can be cut while others live."""
         mark = self._caches.pods.begin_list()
         listing = await self._client.list(PODS, namespace=look.namespace, label_selector=look.selector)
-        self._caches.pods.apply_partial_list(listing, mark, lambda pod: pod.metadata.controller_uid == look.owner_uid)
+        owners = frozenset(look.owner_uids)
+        self._caches.pods.apply_partial_list(listing, mark, lambda pod: pod.metadata.controller_uid in owners)
 
 
 def _key_of(status: StatusWrite) -> str:

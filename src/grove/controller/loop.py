@@ -81,7 +81,8 @@ class Loop:
     async def _visit(self, key: Uid) -> None:
         self.visit_count += 1
         await self._executor.make_sure(key)
-        decided = await self._decide_on_fresh_facts(key)
+        taken: set[FreshLook] = set()
+        decided = await self._decide_on_fresh_facts(key, taken)
         if decided is None:
             self._forget(key)
             return
@@ -90,7 +91,7 @@ class Loop:
         if facts:
             known = await self._executor.write_statuses(facts, lane=key)
             # What was written has new versions now, and the actions name the versions that they rest on.
-            decided = await self._decide_on_fresh_facts(key) or decided
+            decided = await self._decide_on_fresh_facts(key, taken) or decided
         else:
             known = Outcome()
         # What could not be written down must not lose its evidence: that part waits.
@@ -103,9 +104,8 @@ class Loop:
         told = await self._executor.write_statuses(statuses, lane=key)
         self._settle(key, seen or decided, (known, outcome, told))
 
-    async def _decide_on_fresh_facts(self, key: Uid) -> Plan | None:
+    async def _decide_on_fresh_facts(self, key: Uid, taken: set[FreshLook]) -> Plan | None:
         """A plan whose every look was taken; meanwhile something else may have changed that needs a look of its own."""
-        taken: set[FreshLook] = set()
         while True:
             decided = self._decide(key)
             missing = [look for look in decided.looks if look not in taken] if decided else []

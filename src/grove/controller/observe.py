@@ -6,7 +6,10 @@ Also the routing: which object wakes which set. Nothing is decided here.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from grove.api import labels
+from grove.api.controllerrevision import ControllerRevision
 from grove.api.meta import HasMetadata, Uid
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
@@ -17,6 +20,7 @@ from grove.controller.caches import Caches
 from grove.controller.failures import FailureBook
 from grove.controller.outage import Outage
 from grove.kube.cache import Store
+from grove.planner.availability import is_group_updating
 from grove.planner.snapshot import SetContext, Snapshot, build_context
 from grove.planner.views import CliqueView, ReplicaView, pod_index, view_clique
 
@@ -59,6 +63,8 @@ class Observer:
         self._parts: dict[str, dict[Uid, dict[int, dict[Uid, Any]]]] = {}
         # Gangs that do not say which replica they belong to, by set.
         self._strays: dict[Uid, dict[Uid, PodGang]] = {}
+        # The stored revisions of a set, kept until one changes.
+        self._revisions: dict[Uid, tuple[ControllerRevision, ...]] = {}
         self.touched_count = 0
         self._outage = Outage(caches.nodes, is_enabled=holds_in_outage, changed=self._wake_all)
         caches.sets.subscribe(self._set_changed)
@@ -66,6 +72,7 @@ class Observer:
         caches.cliques.subscribe(self._clique_changed)
         caches.pods.subscribe(self._pod_changed)
         caches.gangs.subscribe(self._gang_changed)
+        caches.revisions.subscribe(self._revision_changed)
         self._index("cliques", caches.cliques)
         self._index("groups", caches.groups)
         self._index("gangs", caches.gangs)
@@ -85,6 +92,7 @@ class Observer:
         uid = known.metadata.uid
         if new is None:
             self._sets.pop(uid, None)
+            self._revisions.pop(uid, None)
             self._failures.forget_set(uid)
         self._wake(uid)
 
@@ -114,6 +122,12 @@ class Observer:
             if not strays:
                 del self._strays[owner]
             self._mark(owner, -1)
+
+    def _revision_changed(self, old: ControllerRevision | None, new: ControllerRevision | None) -> None:
+        for owner in {one.metadata.controller_uid for one in (old, new) if one is not None}:
+            if owner is not None:
+                self._revisions.pop(owner, None)
+                self._mark(owner, -1)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         owner = new.metadata.controller_uid if new is not None else None
@@ -191,10 +205,18 @@ class Observer:
             pcs=pcs,
             context=state.context,
             replicas=tuple(state.views.values()),
+            revisions=self._revisions_of(set_uid),
+            failures=self._failures.of(set_uid, -1),
             strays=tuple(sorted(self._strays.get(set_uid, {}).values(), key=_name_of)),
             refused_ahead_count=self._refused_ahead_count(pcs),
             hold_until=self._outage.until,
         )
+
+    def _revisions_of(self, set_uid: Uid) -> tuple[ControllerRevision, ...]:
+        found = self._revisions.get(set_uid)
+        if found is None:
+            found = self._revisions[set_uid] = tuple(sorted(self._caches.revisions.owned_by(set_uid), key=_name_of))
+        return found
 
     def _state_of(self, pcs: PodCliqueSet) -> _SetState:
         state = self._sets.get(pcs.metadata.uid)
@@ -213,9 +235,10 @@ class Observer:
         cliques = self._children("cliques", part)
         for group in groups:
             cliques += self._caches.cliques.owned_by(group.metadata.uid)
+        rolling = frozenset(group.metadata.uid for group in groups if is_group_updating(group))
         view = ReplicaView(
             index=index,
-            cliques={c.metadata.name: self._view_of(c) for c in sorted(cliques, key=_name_of)},
+            cliques={c.metadata.name: self._view_of(c, rolling) for c in sorted(cliques, key=_name_of)},
             groups={g.metadata.name: g for g in sorted(groups, key=_name_of)},
             gangs={g.metadata.name: g for g in sorted(self._children("gangs", part), key=_name_of)},
             services={s.metadata.name: s for s in self._children("services", part)},
@@ -230,13 +253,15 @@ class Observer:
     def _children(self, kind: str, part: Part) -> list[Any]:
         return list(self._parts[kind].get(part[0], {}).get(part[1], {}).values())
 
-    def _view_of(self, clique: PodClique) -> CliqueView:
+    def _view_of(self, clique: PodClique, rolling_groups: frozenset[Uid]) -> CliqueView:
         uid = clique.metadata.uid
         view = self._cliques.get(uid)
         if view is None:
             pods = self._caches.pods.owned_by(uid)
             self.touched_count += len(pods)
             view = self._cliques[uid] = view_clique(clique, pods, frozenset(self._gone_names.get(uid, {}).values()))
+        if clique.metadata.controller_uid in rolling_groups:
+            return msgspec.structs.replace(view, is_group_rolling=True)
         return view
 
     def _refused_ahead_count(self, pcs: PodCliqueSet) -> int:

@@ -154,7 +154,8 @@ class FreshLook(Part):
 
     namespace: str
     selector: str
-    owner_uid: Uid
+    # Whose pods: of others that match, nothing is concluded.
+    owner_uids: tuple[Uid, ...]
 
 
 class Finding(Part):

@@ -40,8 +40,9 @@ def was_available(clique: CliqueView) -> bool:
 
 
 def is_updating(clique: CliqueView) -> bool:
+    """A standalone clique while it rolls; a member while its group does."""
     progress = clique.clique.status.rolling_update_progress
-    return progress is not None and progress.update_ended_at is None
+    return clique.is_group_rolling or (progress is not None and progress.update_ended_at is None)
 
 
 def clique_scheduled(clique: CliqueView) -> Verdict:

@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from grove.api import labels, names
-from grove.api.meta import JsonObject, ObjectMeta
+from grove.api.meta import JsonObject
 from grove.api.reasons import EventReason, FindingReason
 from grove.api.resources import GROUPS, PODCLIQUES, PODS, SERVICES
 from grove.planner.actions import (
     Action,
     Create,
-    Delete,
     Emit,
     Failure,
     Finding,
@@ -28,11 +27,13 @@ from grove.planner.blueprint import CliqueBlueprint, ReplicaBlueprint
 from grove.planner.deletion import plan_old_finalizers
 from grove.planner.gang_state import GangState
 from grove.planner.gangs import draw_gang_spec, plan_gang_object
-from grove.planner.objects import build_clique, build_group, build_service, build_service_spec
+from grove.planner.objects import build_clique, build_group, build_service, build_service_spec, clique_template_patch
 from grove.planner.pod_build import PodMold
+from grove.planner.pod_deletes import delete_pod
 from grove.planner.pods import NewPod
 from grove.planner.recreation import Recreation, Recreations
 from grove.planner.refusals import is_about_pods, pods_failure_key
+from grove.planner.rollout.replica_level import ReplicaRoll, Role
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView, ReplicaView, pod_index
 
@@ -77,21 +78,36 @@ def plan_builds(
     recreations: Recreations,
     states: tuple[GangState, ...],
     retries: Retries,
+    role: Role,
+    roll: ReplicaRoll,
     now: datetime,
 ) -> tuple[Stage, ...]:
     objects = (*_plan_service(context, replica), *_plan_groups(context, replica, blueprint))
     cliques = tuple(action for state in states for action in _plan_cliques(context, replica, recreations, state))
-    gangs = tuple(action for state in states for action in _plan_gang(context, replica, recreations, state))
+    templates = {
+        clique.name: action
+        for clique in blueprint.cliques
+        if roll.may_patch(clique, role)
+        for action in _plan_template(context, replica, recreations, clique)
+    }
+    is_taking_over = role.is_turn or role.is_on_delete
+    gangs = tuple(
+        action
+        for state in states
+        for action in _plan_gang(context, replica, recreations, state, takes_revision=is_taking_over)
+    )
     allowed = [
         tuple(action for action in stage if not isinstance(action, Create) or retries.allow(action.failure_key))
-        for stage in (objects, cliques, gangs)
+        for stage in (objects, (*cliques, *templates.values()), gangs)
     ]
+    # A pod is made of what its clique says: one that is about to say something else makes none now.
+    changing = frozenset(templates)
     return (
         (*plan_old_finalizers(replica), *_plan_strangers(context, replica, blueprint)),
         *allowed,
         tuple(action for state in states for action in _plan_surplus(state, now)),
-        *(stage for state in states for stage in _plan_new_pods(state, retries, now)),
-        tuple(action for state in states for action in _plan_ended(state, retries, now)),
+        *(stage for state in states for stage in _plan_new_pods(state, retries, changing, now)),
+        tuple(action for state in states for action in _plan_ended(state, retries, changing, now)),
     )
 
 
@@ -181,6 +197,28 @@ def _plan_cliques(
         )
 
 
+def _plan_template(
+    context: SetContext, replica: ReplicaView, recreations: Recreations, clique: CliqueBlueprint
+) -> Iterable[Patch]:
+    """An existing clique takes the template of its replica over; its pods follow as the update goes on."""
+    owner = _owner_of(context, replica, clique)
+    if owner is None or not recreations.is_present(replica, clique):
+        return
+    view = replica.cliques[clique.name]
+    if view.template_hash == context.template_hashes[clique.template.name]:
+        return
+    yield Patch(
+        resource=PODCLIQUES,
+        namespace=context.namespace,
+        name=clique.name,
+        uid=view.uid,
+        resource_version=view.clique.metadata.resource_version,
+        patch=clique_template_patch(context, replica.index, clique, view.clique, owner=owner),
+        reason=f"clique {clique.template.name} has a newer template",
+        on_success=_made(owner, EventReason.POD_CLIQUE_SYNCED, "changed the template of PodClique", clique.name),
+    )
+
+
 def _owner_of(context: SetContext, replica: ReplicaView, clique: CliqueBlueprint) -> Subject | None:
     """The set, or the group once it exists: a member needs its group's uid."""
     if not clique.group:
@@ -212,7 +250,7 @@ def _new_incarnation(replica: ReplicaView, clique: CliqueBlueprint, recreation: 
 
 
 def _plan_gang(
-    context: SetContext, replica: ReplicaView, recreations: Recreations, state: GangState
+    context: SetContext, replica: ReplicaView, recreations: Recreations, state: GangState, *, takes_revision: bool
 ) -> Iterable[Action]:
     if not state.is_whole or (state.gang is not None and state.gang.metadata.is_leaving):
         return
@@ -230,6 +268,7 @@ def _plan_gang(
         if recreation is not None and is_new_life
         else _incarnation(context, replica, state),
         is_new_life=is_new_life,
+        takes_revision=takes_revision,
     )
     if action is not None:
         yield action
@@ -244,7 +283,7 @@ def _may_create_pods(state: GangState, retries: Retries, now: datetime) -> bool:
     return state.refusal is None or state.refusal.retry_at <= now
 
 
-def _plan_new_pods(state: GangState, retries: Retries, now: datetime) -> tuple[Stage, Stage]:
+def _plan_new_pods(state: GangState, retries: Retries, changing: frozenset[str], now: datetime) -> tuple[Stage, Stage]:
     """Minima before extras, so that a server that refuses some leaves a gang its minimum."""
     if not _may_create_pods(state, retries, now):
         return (), ()
@@ -252,7 +291,7 @@ def _plan_new_pods(state: GangState, retries: Retries, now: datetime) -> tuple[S
     extras: list[Action] = []
     for name, pods in state.pods.items():
         clique = state.cliques[name]
-        if not pods.create:
+        if not pods.create or name in changing:
             continue
         mold = PodMold(clique.clique)
         short = max(0, clique.min_available - clique.existing_count)
@@ -282,29 +321,22 @@ def _plan_surplus(state: GangState, now: datetime) -> Iterable[Action]:
     if refusal and refusal.give_back_at and refusal.give_back_at <= now < refusal.retry_at:
         why = "the gang is refused its minimum and gives its waiting pods back"
         for clique in state.views:
-            yield from (_delete_pod(clique, pod.metadata, why) for pod in clique.active)
+            yield from (delete_pod(clique, pod.metadata, why) for pod in clique.active)
         return
     for name, pods in state.pods.items():
         for entry in pods.delete:
             if entry.pod.is_active:
-                yield _delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)
+                yield delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)
 
 
-def _plan_ended(state: GangState, retries: Retries, now: datetime) -> Iterable[Action]:
+def _plan_ended(state: GangState, retries: Retries, changing: frozenset[str], now: datetime) -> Iterable[Action]:
     """After their replacements were created, which carry on the count of failures; never before."""
     may_create = _may_create_pods(state, retries, now)
     for name, pods in state.pods.items():
-        unreplaced = {} if may_create else {new.index: None for new in pods.create}
+        unreplaced = {} if may_create and name not in changing else {new.index: None for new in pods.create}
         for entry in pods.delete:
             if not entry.pod.is_active and pod_index(entry.pod) not in unreplaced:
-                yield _delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)
-
-
-def _delete_pod(clique: CliqueView, pod: ObjectMeta, reason: str) -> Delete:
-    subject = subject_of(PODCLIQUES, clique.clique.metadata)
-    return delete_object(
-        PODS, pod, reason, _made(subject, EventReason.POD_DELETED, f"deleted pod ({reason})", pod.name)
-    )
+                yield delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)
 
 
 def _plan_strangers(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint) -> Iterable[Action]:

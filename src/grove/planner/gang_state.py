@@ -141,7 +141,7 @@ def fresh_looks(context: SetContext, state: GangState) -> Iterable[FreshLook]:
             yield FreshLook(
                 namespace=context.namespace,
                 selector=labels.selector({labels.PODCLIQUE: name}),
-                owner_uid=state.cliques[name].uid,
+                owner_uids=(state.cliques[name].uid,),
             )
 
 

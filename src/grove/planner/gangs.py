@@ -48,10 +48,12 @@ def plan_gang_object(
     spec: PodGangSpec,
     incarnation: str,
     is_new_life: bool = False,
+    takes_revision: bool = False,
 ) -> Create | Patch | None:
     """Create the gang, or bring what we own of its spec up to date; None when it is right already.
 
-    `is_new_life`: all of it was recreated, and the gang takes the new incarnation over.
+    `is_new_life`: all of it was recreated, and the gang takes the new incarnation over. `takes_revision`: from now on
+    its replica is made from the revision of `context`.
     """
     if current is None:
         return Create(
@@ -69,6 +71,8 @@ def plan_gang_object(
             ),
         )
     own = {labels.INCARNATION: incarnation} if is_new_life else {}
+    if gang.is_base and takes_revision:
+        own[labels.GENERATION_HASH] = context.generation_hash
     patch = {**_metadata_patch(context, current, own), **_spec_patch(current.spec, spec)}
     if not patch:
         return None

@@ -4,8 +4,12 @@ It saves time and changes no answer: a fresh `Memo` gives the same plans.
 """
 
 from datetime import datetime
+from itertools import islice
 
+from grove.api.controllerrevision import ControllerRevision
 from grove.planner.replica import ReplicaPlan, plan_replica
+from grove.planner.rollout.revisions import Targets
+from grove.planner.rollout.set_level import LISTED_NAMES, Candidate, RollFacts, turn_of
 from grove.planner.snapshot import SetContext, Snapshot
 from grove.planner.views import ReplicaView
 
@@ -17,6 +21,9 @@ class Memo:
 
     def __init__(self) -> None:
         self._context: SetContext | None = None
+        self._revisions: tuple[ControllerRevision, ...] = ()
+        self._targets: Targets | None = None
+        self._turn: int | None = None
         self._hold_until: datetime | None = None
         self._views: tuple[ReplicaView, ...] = ()
         self._plans: list[ReplicaPlan] = []
@@ -24,13 +31,61 @@ class Memo:
         self._ahead: dict[int, int] = {}
         # Positions of replicas that have something to do, to say or to wait for. The others only count.
         self._busy: dict[int, None] = {}
+        # Positions of replicas that do not run the newest templates.
+        self._outdated: dict[int, None] = {}
         self.available_count = 0
         self.updated_count = 0
+        self._updated_cliques = self._updated_groups = self._cliques = self._groups = 0
         self.planned_count = 0
+
+    def targets(self, snapshot: Snapshot) -> Targets:
+        """What the replicas are made from; drawn anew when the set's spec or its stored revisions changed."""
+        is_same = self._targets is not None and self._targets.context is snapshot.context
+        if self._targets is None or not is_same or self._revisions is not snapshot.revisions:
+            self._targets = Targets(snapshot.context, snapshot.revisions)
+            self._revisions = snapshot.revisions
+            self._context = None
+        return self._targets
+
+    def roll_facts(self, snapshot: Snapshot) -> RollFacts:
+        progress = snapshot.pcs.status.rolling_update_progress
+        is_open = bool(self._outdated) or (progress is not None and progress.update_ended_at is None)
+        turn = next(iter(self._turn_positions(self._turn)), None)
+        replicas = snapshot.pcs.spec.replicas
+        return RollFacts(
+            outdated=tuple(
+                Candidate(index=self._views[i].index, standing=self._plans[i].standing)
+                for i in self._outdated
+                if self._views[i].index < replicas
+            ),
+            is_turn_done=turn is not None and self._plans[turn].is_turn_done,
+            wait=None if turn is None else self._plans[turn].update_wait,
+            updated_cliques=tuple(islice((n for p in self._plans for n in p.updated_cliques), LISTED_NAMES))
+            if is_open
+            else (),
+            updated_groups=tuple(islice((n for p in self._plans for n in p.updated_groups), LISTED_NAMES))
+            if is_open
+            else (),
+            updated_clique_count=self._updated_cliques,
+            clique_count=self._cliques,
+            updated_group_count=self._updated_groups,
+            group_count=self._groups,
+        )
+
+    def _turn_positions(self, turn: int | None) -> list[int]:
+        """Where the replica of this index is; views are ordered, and all wanted ones are there."""
+        if turn is None or turn >= len(self._views) or self._views[turn].index != turn:
+            return []
+        return [turn]
 
     def update(self, snapshot: Snapshot, now: datetime) -> None:
         """Plan what changed, what is due, and who was refused when the queue before it moved."""
+        targets = self.targets(snapshot)
         changed = self._changed(snapshot)
+        turn = turn_of(snapshot.pcs)
+        if turn != self._turn:
+            changed.update(dict.fromkeys((*self._turn_positions(turn), *self._turn_positions(self._turn))))
+            self._turn = turn
         # Until every replica is planned: one that fails must not leave old plans beside the new views.
         self._context = None
         due = [i for i in self._busy if (wake_at := self._plans[i].wake_at) is not None and wake_at <= now]
@@ -39,7 +94,14 @@ class Memo:
             view = self._views[position]
             mine = ahead if view.failures else 0
             if position in changed or position in due or self._ahead.get(position) != mine:
-                plan = plan_replica(snapshot.context, view, now, gangs_ahead_count=mine, hold_until=snapshot.hold_until)
+                plan = plan_replica(
+                    targets.of(view, turn),
+                    view,
+                    now,
+                    role=targets.role_of(view, turn),
+                    gangs_ahead_count=mine,
+                    hold_until=snapshot.hold_until,
+                )
                 self._put(position, plan, mine if view.failures else None)
             ahead += self._plans[position].refused_gang_count
         self._context = snapshot.context
@@ -61,7 +123,9 @@ class Memo:
         self._plans = [_NOTHING] * len(self._views)
         self._ahead.clear()
         self._busy.clear()
+        self._outdated.clear()
         self.available_count = self.updated_count = 0
+        self._updated_cliques = self._updated_groups = self._cliques = self._groups = 0
 
     def _put(self, position: int, plan: ReplicaPlan, ahead: int | None) -> None:
         old = self._plans[position]
@@ -69,6 +133,14 @@ class Memo:
         self.planned_count += 1
         self.available_count += plan.is_available - old.is_available
         self.updated_count += (plan.is_available and plan.is_updated) - (old.is_available and old.is_updated)
+        self._updated_cliques += len(plan.updated_cliques) - len(old.updated_cliques)
+        self._updated_groups += len(plan.updated_groups) - len(old.updated_groups)
+        self._cliques += plan.clique_count - old.clique_count
+        self._groups += plan.group_count - old.group_count
+        if plan.is_outdated:
+            self._outdated[position] = None
+        else:
+            self._outdated.pop(position, None)
         if plan.is_at_rest:
             self._busy.pop(position, None)
         else:

@@ -5,6 +5,8 @@ from typing import Any
 
 from grove.api import labels, names
 from grove.api.meta import JsonObject, to_wire
+from grove.api.patches import merge_patch, patch_towards
+from grove.api.podclique import PodClique
 from grove.api.podcliqueset import CliqueTemplate
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, SERVICES, Resource
 from grove.planner.actions import Subject
@@ -100,6 +102,39 @@ def build_clique(
     return build_object(PODCLIQUES, metadata, owner, spec)
 
 
+def clique_template_patch(
+    context: SetContext, replica_index: int, clique: CliqueBlueprint, current: PodClique, *, owner: Subject
+) -> JsonObject:
+    """What makes an existing PodClique the one that the template asks for now; its count stays."""
+    wanted = build_clique(context, replica_index, clique, owner=owner, incarnation="")
+    # What the template before put there goes; what others wrote stays.
+    before = context.stored_templates.get(clique.template.name, {}).get(
+        current.metadata.labels.get(labels.TEMPLATE_HASH, "")
+    )
+    patch: JsonObject = {}
+    metadata = {
+        field: _keys_patch(known, wanted["metadata"][field], mine)
+        for field, known, mine in (
+            ("labels", current.metadata.labels, before.labels if before else {}),
+            ("annotations", current.metadata.annotations, before.annotations if before else {}),
+        )
+    }
+    # The life it belongs to is not a matter of its template.
+    metadata["labels"].pop(labels.INCARNATION, None)
+    metadata = {field: changed for field, changed in metadata.items() if changed}
+    pod_spec = merge_patch(current.spec.pod_spec, wanted["spec"]["podSpec"])
+    if metadata:
+        patch["metadata"] = metadata
+    if pod_spec:
+        patch["spec"] = {"podSpec": pod_spec}
+    return patch
+
+
+def _keys_patch(known: dict[str, str], wanted: dict[str, str], mine: dict[str, str]) -> JsonObject:
+    gone = {key: None for key in mine if key in known and key not in wanted}
+    return {**gone, **(patch_towards(known, wanted) or {})}
+
+
 def _clique_pod_spec(context: SetContext, clique: CliqueBlueprint) -> JsonObject:
     pod_spec = dict(clique.template.spec.pod_spec)
     if context.spec.template.priority_class_name:
@@ -162,6 +197,8 @@ def build_gang_metadata(context: SetContext, replica_index: int, gang: GangBluep
         labels.SCHEDULER_NAME: scheduler_name(context),
         labels.INCARNATION: incarnation,
     }
+    if gang.is_base:
+        gang_labels[labels.GENERATION_HASH] = context.generation_hash
     if gang.group:
         gang_labels[labels.GROUP] = gang.group
         gang_labels[labels.GROUP_REPLICA_INDEX] = str(gang.group_replica_index)

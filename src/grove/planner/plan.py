@@ -4,10 +4,12 @@ from datetime import datetime
 from itertools import islice
 
 from grove.api.reasons import FindingReason
-from grove.planner.actions import Finding, Plan, earliest
+from grove.planner.actions import Chain, Finding, Plan, earliest
+from grove.planner.builds import Retries
 from grove.planner.deletion import plan_deletion, plan_finalizer
 from grove.planner.memo import Memo
 from grove.planner.replica import ReplicaPlan
+from grove.planner.rollout.revisions import plan_revisions
 from grove.planner.snapshot import Snapshot
 from grove.planner.status import LISTED_GANGS, SetFacts, set_status
 from grove.planner.strays import plan_strays
@@ -23,25 +25,46 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
     if guard:
         return Plan(chains=guard)
     memo = memo or Memo()
+    targets = memo.targets(snapshot)
+    retries = Retries(snapshot.failures, now)
+    revisions = plan_revisions(snapshot, targets, retries)
+    if targets.newest is None:
+        return _plan_unrecorded(snapshot, revisions, retries, now)
     memo.update(snapshot, now)
     replicas = memo.busy()
-    status = set_status(snapshot, _add_up(memo, replicas), now)
-    chains = (*(c for replica in replicas for c in replica.chains), *plan_strays(snapshot))
+    status = set_status(snapshot, _add_up(snapshot, memo, replicas), now)
+    chains = (*revisions, *(c for replica in replicas for c in replica.chains), *plan_strays(snapshot))
     return Plan(
         chains=tuple(sorted(chains, key=lambda chain: chain.rank)),
         statuses=(*(s for replica in replicas for s in replica.statuses), *((status,) if status else ())),
         looks=tuple(look for replica in replicas for look in replica.looks),
-        findings=tuple(finding for replica in replicas for finding in replica.findings),
-        wake_at=earliest(*(replica.wake_at for replica in replicas)),
+        findings=(*(finding for replica in replicas for finding in replica.findings), *retries.findings),
+        wake_at=earliest(retries.wake_at, *(replica.wake_at for replica in replicas)),
     )
 
 
-def _add_up(memo: Memo, busy: list[ReplicaPlan]) -> SetFacts:
+def _plan_unrecorded(snapshot: Snapshot, chains: tuple[Chain, ...], retries: Retries, now: datetime) -> Plan:
+    """Nothing is made from templates that are not stored yet."""
+    facts = SetFacts(
+        available_replicas=snapshot.pcs.status.available_replicas,
+        updated_replicas=snapshot.pcs.status.updated_replicas,
+        waiting_gangs=snapshot.pcs.status.pod_gang_statuses,
+        failures=snapshot.failures,
+    )
+    status = set_status(snapshot, facts, now) if snapshot.failures else None
+    return Plan(chains=chains, statuses=(status,) if status else (), findings=retries.findings, wake_at=retries.wake_at)
+
+
+def _add_up(snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan]) -> SetFacts:
+    targets = memo.targets(snapshot)
     return SetFacts(
         available_replicas=memo.available_count,
         updated_replicas=memo.updated_count,
         waiting_gangs=tuple(islice((gang for replica in busy for gang in replica.waiting_gangs), LISTED_GANGS)),
-        failures=tuple(failure for replica in busy for failure in replica.failures),
+        failures=(*snapshot.failures, *(failure for replica in busy for failure in replica.failures)),
+        roll=memo.roll_facts(snapshot),
+        newest_hash=targets.newest.generation_hash if targets.newest else "",
+        is_on_delete=targets.is_on_delete,
         held_count=sum(replica.held_count for replica in busy),
     )
 

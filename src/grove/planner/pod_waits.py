@@ -104,7 +104,7 @@ def _why_not_ready(pod: Pod, lost_nodes: frozenset[str]) -> str:
     if pod.spec.node_name in lost_nodes:
         return f"node {pod.spec.node_name} does not answer"
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        if trouble := _trouble(status):
+        if trouble := container_trouble(status):
             return trouble
     unready = [status.name for status in pod.status.container_statuses if not status.ready]
     if unready:
@@ -112,7 +112,7 @@ def _why_not_ready(pod: Pod, lost_nodes: frozenset[str]) -> str:
     return f"the kubelet of {pod.spec.node_name} has not started it yet"
 
 
-def _trouble(status: ContainerStatus) -> str:
+def container_trouble(status: ContainerStatus) -> str:
     """What a container's status says is wrong, or nothing."""
     waiting, ended = status.state.waiting, status.state.terminated
     if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):

@@ -13,7 +13,7 @@ from grove.api import labels, names
 from grove.api.meta import find_condition
 from grove.api.pod import Pod
 from grove.planner.actions import earliest
-from grove.planner.views import CliqueView, pod_index
+from grove.planner.views import CliqueView, pod_index, template_hash_of
 
 FIRST_BACKOFF = timedelta(seconds=10)
 LONGEST_BACKOFF = timedelta(minutes=5)
@@ -54,7 +54,7 @@ class CliquePods(msgspec.Struct, frozen=True, kw_only=True):
 def plan_pods(clique: CliqueView, referenced: tuple[str, ...], now: datetime) -> CliquePods:
     """Make the pods of a clique as many as it asks for; `referenced` is what its gang names today."""
     keepers, surplus = _one_per_index(clique, frozenset(referenced))
-    surplus += _above_count(keepers, clique.replicas, frozenset(referenced), _expected_hash(clique))
+    surplus += _above_count(keepers, clique.replicas, frozenset(referenced), clique.template_hash)
     given_up = {entry.pod.metadata.uid for entry in surplus}
     kept = {index: pod for index, pod in keepers.items() if pod.metadata.uid not in given_up}
     ended = _latest_ended(clique)
@@ -63,6 +63,8 @@ def plan_pods(clique: CliqueView, referenced: tuple[str, ...], now: datetime) ->
     waiting: dict[int, datetime] = {}
     for index in _free_indices(kept, clique.replicas):
         before = ended.get(index)
+        # What failed with another template says nothing about this one.
+        before = before if before is None or template_hash_of(before.metadata) == clique.template_hash else None
         due = _replacement_due(before, now) if before else now
         if due > now:
             waiting[index] = due
@@ -88,10 +90,6 @@ def _latest_ended(clique: CliqueView) -> dict[int, Pod]:
     """Per index the pod that ended last: how often it failed in a row decides when the index is tried again."""
     ended = sorted((*clique.succeeded, *clique.failed), key=lambda pod: (_ended_at(pod) or _EPOCH, pod.metadata.name))
     return {pod_index(pod): pod for pod in ended}
-
-
-def _expected_hash(clique: CliqueView) -> str:
-    return clique.clique.metadata.labels.get(labels.TEMPLATE_HASH, "")
 
 
 def _one_per_index(clique: CliqueView, referenced: Collection[str]) -> tuple[dict[int, Pod], list[PodToDelete]]:
@@ -132,7 +130,7 @@ def _scale_in_order(pod: Pod, referenced: Collection[str], template_hash: str) -
         pod.is_scheduled,
         phases.get(pod.status.phase, 2),
         pod.is_ready,
-        pod.metadata.labels.get(labels.TEMPLATE_HASH) == template_hash,
+        template_hash_of(pod.metadata) == template_hash,
         -created.timestamp() if created else -inf,
         -pod_index(pod),
     )

@@ -147,6 +147,26 @@ def plan_intent(
     )
 
 
+def is_recorded_on(gang_name: str, blueprint: ReplicaBlueprint, unit: Unit) -> bool:
+    """A unit is recorded on the gang that holds its cliques; the set replica on the base gang."""
+    if not unit.group:
+        return gang_name == blueprint.base.name
+    return any(
+        (c.gang, c.group, c.group_replica_index) == (gang_name, unit.group, unit.index) for c in blueprint.cliques
+    )
+
+
+def live_scale(replica: ReplicaView, blueprint: ReplicaBlueprint, units: Sequence[Unit]) -> dict[str, int]:
+    """Counts that somebody changed at run time."""
+    found: dict[str, int] = {}
+    for clique in blueprint.cliques:
+        view = replica.cliques.get(clique.name)
+        is_covered = any(not u.group or (u.group, u.index) == (clique.group, clique.group_replica_index) for u in units)
+        if is_covered and view is not None and view.replicas != clique.template.spec.replicas:
+            found[clique.name] = view.replicas
+    return found
+
+
 def _birth_of(gang: PodGang, context: SetContext) -> str:
     """The incarnation without its count of recreations."""
     return gang.metadata.labels.get(labels.INCARNATION, str(context.generation)).partition(".")[0]

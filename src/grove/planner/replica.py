@@ -11,7 +11,7 @@ import msgspec
 from grove.api import names
 from grove.api.podcliqueset import GangStatus
 from grove.api.podgang import GangPhase
-from grove.api.reasons import FindingReason
+from grove.api.reasons import FindingReason, Reason
 from grove.api.resources import PODGANGS
 from grove.planner.actions import (
     Chain,
@@ -42,13 +42,23 @@ from grove.planner.gates import gate_finding, gate_patience, plan_gates
 from grove.planner.group_removals import plan_group_replica_removals
 from grove.planner.recreation import Recreations, plan_close, plan_recreation_deletes, recreation_findings
 from grove.planner.removal import is_marked, plan_replica_removal
+from grove.planner.rollout.acts import plan_update_deletes, plan_update_intents, update_findings
+from grove.planner.rollout.replica_level import (
+    NO_ROLE,
+    ReplicaRoll,
+    Role,
+    Standing,
+    freshness,
+    roll_replica,
+    standing,
+)
+from grove.planner.rollout.waits import Wait
 from grove.planner.snapshot import SetContext
 from grove.planner.status import (
     clique_status,
     gang_health,
     gang_status,
     group_status,
-    is_newest,
     is_replica_available,
 )
 from grove.planner.termination import plan_terminations
@@ -71,6 +81,16 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Failure, ...] = ()
     # Teardowns that are due and held.
     held_count: int = 0
+    # Something of it runs an older template than the newest, or its base gang says so.
+    is_outdated: bool = False
+    standing: Standing = Standing.HEALTHY
+    # In its turn: all of it runs the newest templates, and nothing is waited for.
+    is_turn_done: bool = False
+    update_wait: Wait | None = None
+    updated_cliques: tuple[str, ...] = ()
+    updated_groups: tuple[str, ...] = ()
+    clique_count: int = 0
+    group_count: int = 0
 
     @property
     def is_at_rest(self) -> bool:
@@ -91,6 +111,7 @@ def plan_replica(
     replica: ReplicaView,
     now: datetime,
     *,
+    role: Role = NO_ROLE,
     gangs_ahead_count: int = 0,
     hold_until: datetime | None = None,
 ) -> ReplicaPlan:
@@ -110,18 +131,26 @@ def plan_replica(
     removals = plan_group_replica_removals(context, replica, blueprint)
     recreations = Recreations(replica, blueprint)
     terminations = plan_terminations(context, replica, blueprint, recreations, now, hold_until=hold_until)
+    roll = roll_replica(context, replica, blueprint, recreations, role, now)
+    fresh = freshness(context, replica, blueprint, now)
     states = gang_states(replica, blueprint, recreations, removals.busy_gangs, now, gangs_ahead_count)
     failures = open_failures(replica, blueprint, states)
     retries = Retries(failures, now)
-    builds = plan_builds(context, replica, blueprint, recreations, states, retries, now)
+    builds = plan_builds(context, replica, blueprint, recreations, states, retries, role, roll, now)
     waiting = gates_of(states)
     gates = tuple(patch for gate in waiting for patch in plan_gates(gate.gang, gate.cliques, gate.verdict))
     patience_ends_at = gate_patience(clique for state in states for clique in state.views) if gates else None
     gates_rank = Rank.FIRST if patience_ends_at is not None and patience_ends_at <= now else Rank.GATES
     return ReplicaPlan(
         # Recorded alone: what is about to go is not repaired any more.
-        chains=chain(f"{base_name}/intent", replica.index, terminations.intents, rank=Rank.FIRST)
+        chains=chain(
+            f"{base_name}/intent",
+            replica.index,
+            terminations.intents or plan_update_intents(context, replica, blueprint, roll),
+            rank=Rank.FIRST,
+        )
         or (
+            *chain(f"{base_name}/update", replica.index, plan_update_deletes(replica, roll), rank=Rank.FIRST),
             *chain(
                 f"{base_name}/recreation",
                 replica.index,
@@ -133,10 +162,11 @@ def plan_replica(
             *chain(base_name, replica.index, *builds),
             *chain(f"{base_name}/done", replica.index, _closing(context, replica, blueprint, recreations, builds)),
         ),
-        statuses=_plan_statuses(context, replica, blueprint, states, now),
-        looks=(*terminations.looks, *(look for state in states for look in fresh_looks(context, state))),
+        statuses=_plan_statuses(context, replica, blueprint, states, roll, now),
+        looks=(*terminations.looks, *roll.looks, *(look for state in states for look in fresh_looks(context, state))),
         findings=(
             *terminations.findings,
+            *update_findings(context, replica, role, roll),
             *recreation_findings(blueprint, recreations),
             *removals.findings,
             *(f for gate in waiting for f in gate_finding(gate.gang_name, gate.cliques, gate.verdict)),
@@ -146,19 +176,34 @@ def plan_replica(
         wake_at=earliest(
             retries.wake_at,
             terminations.wake_at,
+            roll.wake_at,
+            fresh.wake_at,
             patience_ends_at if gates_rank is Rank.GATES else None,
             *(wake_of(state, now) for state in states),
         ),
         is_available=_is_replica_available(context, replica, blueprint),
-        is_updated=all(
-            clique.name in replica.cliques and is_newest(context, replica.cliques[clique.name])
-            for clique in blueprint.cliques
-        ),
+        is_updated=not fresh.is_outdated and all(clique.name in replica.cliques for clique in blueprint.cliques),
         waiting_gangs=tuple(status for state in states for status in _waiting_gang(state)),
         refused_gang_count=sum(state.refusal is not None for state in states),
         failures=failures,
         held_count=terminations.held_count,
+        is_outdated=fresh.is_outdated,
+        standing=standing(replica) if fresh.is_outdated else Standing.HEALTHY,
+        is_turn_done=role.is_turn and roll.is_done and not fresh.is_outdated,
+        update_wait=(_refused_wait(states) or roll.wait) if role.is_turn else None,
+        updated_cliques=fresh.updated_cliques,
+        updated_groups=fresh.updated_groups,
+        clique_count=len(context.standalone),
+        group_count=len(blueprint.groups),
     )
+
+
+def _refused_wait(states: tuple[GangState, ...]) -> Wait | None:
+    refused = next((state for state in states if state.refusal is not None), None)
+    if refused is None or refused.refusal is None:
+        return None
+    message = f"pods of {refused.blueprint.name} are refused: {refused.refusal.message}"
+    return Wait(reason=Reason.PODS_REFUSED, message=message, since=refused.refusal.since, is_hopeless=True)
 
 
 def _closing(
@@ -176,6 +221,7 @@ def _closing(
 def _plan_removal(
     context: SetContext, replica: ReplicaView, base_name: str, reason: FindingReason, why: str
 ) -> ReplicaPlan:
+    is_wanted = replica.index < context.spec.replicas
     if not replica.has_anything:
         return ReplicaPlan()
     stages = plan_replica_removal(context, replica, base_name, why)
@@ -184,7 +230,10 @@ def _plan_removal(
         chains=chain(base_name, replica.index, plan_old_finalizers(replica), *stages, rank=Rank.FIRST),
         findings=(finding,),
         # Not wanted or not there yet: the set is not updated as long as this replica is in between.
-        is_updated=replica.index >= context.spec.replicas,
+        is_updated=not is_wanted,
+        # It comes back with the newest templates; until then it is on the way there.
+        is_outdated=is_wanted,
+        standing=Standing.NOTHING_SCHEDULED,
     )
 
 
@@ -193,17 +242,30 @@ def _plan_statuses(
     replica: ReplicaView,
     blueprint: ReplicaBlueprint,
     states: tuple[GangState, ...],
+    roll: ReplicaRoll,
     now: datetime,
 ) -> tuple[StatusWrite, ...]:
     found: list[StatusWrite | None] = []
     for state in states:
-        found += [clique_status(context, clique, state.refusal, now) for clique in state.views]
+        found += [
+            clique_status(
+                context,
+                clique.template.name,
+                state.cliques[clique.name],
+                state.refusal,
+                roll.cliques.get(clique.name),
+                now,
+            )
+            for clique in state.blueprint.cliques
+            if clique.name in state.cliques
+        ]
         if state.gang is not None and not state.gang.metadata.is_leaving:
             found.append(gang_status(state.gang, gang_health(state.gang, state.views, state.clique_count), now))
     for group in blueprint.groups:
         current = replica.groups.get(group.name)
         if current is not None and not current.metadata.is_leaving:
-            found.append(group_status(context, current, _group_cliques(context, replica, group), now))
+            cliques = _group_cliques(context, replica, group)
+            found.append(group_status(context, group.config, current, cliques, roll.groups.get(group.name), now))
     return tuple(status for status in found if status is not None)
 
 

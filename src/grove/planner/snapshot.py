@@ -4,17 +4,18 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from grove.api.controllerrevision import ControllerRevision
 from grove.api.defaulting import default_podcliqueset
 from grove.api.fielderrors import FieldError
 from grove.api.meta import Uid, to_wire
-from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, PodCliqueSetSpec
+from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, PodCliqueSetSpec, SetTemplate
 from grove.api.podgang import PodGang
 from grove.api.resources import PODCLIQUESETS
 from grove.api.template_hash import generation_hash, template_hash
 from grove.api.unbuilt import UnbuiltField, unbuilt_fields
 from grove.api.validation.podcliqueset import validate_podcliqueset
 from grove.api.validation.settings import Settings
-from grove.planner.actions import Subject, subject_of
+from grove.planner.actions import Failure, Subject, subject_of
 from grove.planner.views import ReplicaView
 
 # A hold that ends when somebody says so, not at a time.
@@ -33,6 +34,11 @@ class SetContext(msgspec.Struct, frozen=True, kw_only=True):
     members: dict[str, tuple[CliqueTemplate, ...]]
     template_hashes: dict[str, str]
     generation_hash: str
+    # Those of the newest revision; others than `template_hashes` for a replica whose turn has not come.
+    newest_hashes: dict[str, str]
+    newest_generation_hash: str
+    # Every stored template by clique and hash: what a clique was made from.
+    stored_templates: dict[str, dict[str, CliqueTemplate]]
     errors: tuple[FieldError, ...]
     unbuilt: tuple[UnbuiltField, ...]
 
@@ -60,6 +66,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     context: SetContext
     # Ordered by index; holds every index in 0 .. spec.replicas - 1.
     replicas: tuple[ReplicaView, ...]
+    # The stored versions of its pod templates, in no order.
+    revisions: tuple[ControllerRevision, ...] = ()
+    # What the server refused of the set itself, not of one replica.
+    failures: tuple[Failure, ...] = ()
     # Gangs that do not say which replica they belong to.
     strays: tuple[PodGang, ...] = ()
     # Older sets of this namespace whose pods are refused: they try again before this one.
@@ -72,23 +82,37 @@ def build_context(observed: PodCliqueSet) -> SetContext:
     """Prepare a set. Defaults are filled in here too: it may have come past a cluster without our admission."""
     pcs = msgspec.convert(default_podcliqueset(to_wire(observed)), PodCliqueSet)
     template = pcs.spec.template
-    by_name = {clique.name: clique for clique in template.cliques}
-    grouped = {name for group in template.pod_clique_scaling_groups for name in group.clique_names}
+    standalone, members = arrange_cliques(template)
+    generation = generation_hash(template)
+    hashes = {clique.name: template_hash(clique, template.priority_class_name) for clique in template.cliques}
     return SetContext(
         subject=subject_of(PODCLIQUESETS, pcs.metadata),
         generation=pcs.metadata.generation,
         labels=pcs.metadata.labels,
         annotations=pcs.metadata.annotations,
         spec=pcs.spec,
-        standalone=tuple(clique for clique in template.cliques if clique.name not in grouped),
-        members={
+        standalone=standalone,
+        members=members,
+        template_hashes=hashes,
+        newest_hashes=hashes,
+        generation_hash=generation,
+        newest_generation_hash=generation,
+        stored_templates={},
+        errors=validate_podcliqueset(pcs, Settings()),
+        unbuilt=unbuilt_fields(pcs),
+    )
+
+
+def arrange_cliques(
+    template: SetTemplate,
+) -> tuple[tuple[CliqueTemplate, ...], dict[str, tuple[CliqueTemplate, ...]]]:
+    """The standalone cliques, and the members of each group."""
+    by_name = {clique.name: clique for clique in template.cliques}
+    grouped = {name for group in template.pod_clique_scaling_groups for name in group.clique_names}
+    return (
+        tuple(clique for clique in template.cliques if clique.name not in grouped),
+        {
             group.name: tuple(by_name[name] for name in group.clique_names if name in by_name)
             for group in template.pod_clique_scaling_groups
         },
-        template_hashes={
-            clique.name: template_hash(clique, template.priority_class_name) for clique in template.cliques
-        },
-        generation_hash=generation_hash(template),
-        errors=validate_podcliqueset(pcs, Settings()),
-        unbuilt=unbuilt_fields(pcs),
     )

@@ -1,6 +1,6 @@
 """All statuses, from the same facts: cliques, groups, gangs and the set. Each becomes the smallest patch, or none."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -18,12 +18,13 @@ from grove.api.meta import (
     is_condition_true,
     without_nulls,
 )
-from grove.api.podclique import PodCliqueStatus
-from grove.api.podcliqueset import GangStatus, PodCliqueSetStatus, SetPhase
+from grove.api.patches import merge_patch
+from grove.api.podclique import CliqueRollingUpdateProgress, PodCliqueStatus
+from grove.api.podcliqueset import GangStatus, GroupConfig, PodCliqueSetStatus, SetPhase, SetRollingUpdateProgress
 from grove.api.podgang import GangPhase, PodGang, PodGangStatus
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, Resource
-from grove.api.scalinggroup import PodCliqueScalingGroup, ScalingGroupStatus
+from grove.api.scalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup, ScalingGroupStatus
 from grove.api.times import ceil_second, wire_time
 from grove.planner.actions import Emit, Failure, Severity, StatusWrite, Subject, Urgency, subject_of
 from grove.planner.availability import (
@@ -36,6 +37,10 @@ from grove.planner.availability import (
     was_available,
 )
 from grove.planner.refusals import Refusal
+from grove.planner.rollout.clique_level import CliqueRoll
+from grove.planner.rollout.group_level import GroupRoll
+from grove.planner.rollout.progress import clique_update_progress, group_update_progress
+from grove.planner.rollout.set_level import RollFacts, roll_set, set_update_progress
 from grove.planner.snapshot import SetContext, Snapshot
 from grove.planner.termination import effective_delay
 from grove.planner.views import CliqueView
@@ -47,8 +52,14 @@ LISTED_ERRORS = 20
 
 
 def clique_status(
-    context: SetContext, clique: CliqueView, refusal: Refusal | None, now: datetime
+    context: SetContext,
+    template_name: str,
+    clique: CliqueView,
+    refusal: Refusal | None,
+    roll: CliqueRoll | None,
+    now: datetime,
 ) -> StatusWrite | None:
+    """`roll` is the update of a standalone clique; a member is updated by its group."""
     old = clique.clique.status
     metadata = clique.clique.metadata
     conditions = old.conditions
@@ -58,7 +69,8 @@ def clique_status(
     ):
         conditions = with_condition(conditions, type_, verdict, now)
     conditions = _with_refusal(conditions, refusal, now)
-    expected_hash = metadata.labels.get(labels.TEMPLATE_HASH, "")
+    progress = old.rolling_update_progress if roll is None else roll.progress
+    is_settled = _is_settled(clique, context.template_hashes[template_name]) and not _is_open(progress)
     status = msgspec.structs.replace(
         old,
         observed_generation=metadata.generation,
@@ -66,18 +78,37 @@ def clique_status(
         ready_replicas=clique.ready_count,
         scheduled_replicas=clique.placed_count,
         schedule_gated_replicas=clique.gated_count,
-        updated_replicas=sum(pod.metadata.labels.get(labels.TEMPLATE_HASH) == expected_hash for pod in clique.active),
+        updated_replicas=clique.active_hashes.get(context.newest_hashes[template_name], 0),
         was_available=was_available(clique),
         hpa_pod_selector=_clique_selector(context, metadata),
         conditions=conditions,
-        current_pod_template_hash=expected_hash or None,
-        current_pod_clique_set_generation_hash=old.current_pod_clique_set_generation_hash or context.generation_hash,
+        current_pod_template_hash=clique.template_hash if is_settled else old.current_pod_template_hash,
+        current_pod_clique_set_generation_hash=context.generation_hash
+        if is_settled
+        else old.current_pod_clique_set_generation_hash,
+        rolling_update_progress=progress,
+        update_progress=clique_update_progress(
+            old.update_progress, progress, context, context.template_hashes[template_name]
+        ),
     )
     # Facts that later decisions rest on: the sticky flag, and the instant at which a breach began or ended.
-    is_fact = status.was_available != old.was_available or _breach_moved(old.conditions, conditions)
+    is_fact = (
+        status.was_available != old.was_available
+        or _breach_moved(old.conditions, conditions)
+        or progress != old.rolling_update_progress
+    )
     is_news = clique.ready_count == clique.replicas
     urgency = _urgency(is_fact=is_fact, is_news=is_news)
     return _write(PODCLIQUES, metadata, old, status, urgency, delay=effective_delay(context, metadata))
+
+
+def _is_settled(clique: CliqueView, target: str) -> bool:
+    """Its object and all its pods are those of the template that its replica runs."""
+    return clique.template_hash == target and all(hash_ == target for hash_ in clique.active_hashes)
+
+
+def _is_open(progress: CliqueRollingUpdateProgress | GroupRollingUpdateProgress | None) -> bool:
+    return progress is not None and progress.update_ended_at is None
 
 
 def _urgency(*, is_fact: bool = False, is_news: bool) -> Urgency:
@@ -106,8 +137,10 @@ def _with_refusal(conditions: tuple[Condition, ...], refusal: Refusal | None, no
 
 def group_status(
     context: SetContext,
+    config: GroupConfig,
     group: PodCliqueScalingGroup,
     replicas: Sequence[Sequence[CliqueView | None]],
+    roll: GroupRoll | None,
     now: datetime,
 ) -> StatusWrite | None:
     """`replicas` holds, per group replica, its cliques; None for one that does not exist."""
@@ -118,21 +151,38 @@ def group_status(
         group_verdict(group, replicas),
         now,
     )
+    members = [member.name for member in context.members[config.name]]
+    updated = [[_is_newest(context, name, c) for name, c in zip(members, cliques, strict=True)] for cliques in replicas]
+    progress = old.rolling_update_progress if roll is None else roll.progress
+    is_settled = not _is_open(progress) and all(
+        c is not None and _is_settled(c, context.template_hashes[name])
+        for cliques in replicas
+        for name, c in zip(members, cliques, strict=True)
+    )
     status = msgspec.structs.replace(
         old,
         replicas=group.spec.replicas,
         scheduled_replicas=sum(all(c is not None and is_scheduled(c) for c in cliques) for cliques in replicas),
         available_replicas=sum(is_replica_available(cliques) for cliques in replicas),
         updated_replicas=sum(
-            is_replica_available(cliques) and all(c is not None and is_newest(context, c) for c in cliques)
-            for cliques in replicas
+            is_replica_available(cliques) and all(found) for cliques, found in zip(replicas, updated, strict=True)
         ),
         selector=labels.selector({**labels.default_labels(context.name), labels.GROUP: group.metadata.name}),
         observed_generation=group.metadata.generation,
         conditions=conditions,
-        current_pod_clique_set_generation_hash=old.current_pod_clique_set_generation_hash or context.generation_hash,
+        current_pod_clique_set_generation_hash=context.generation_hash
+        if is_settled or old.current_pod_clique_set_generation_hash is None
+        else old.current_pod_clique_set_generation_hash,
+        rolling_update_progress=progress,
+        update_progress=group_update_progress(
+            old.update_progress,
+            progress,
+            context,
+            updated_count=sum(sum(found) for found in updated),
+            total_count=sum(len(found) for found in updated),
+        ),
     )
-    is_fact = _breach_moved(old.conditions, conditions)
+    is_fact = _breach_moved(old.conditions, conditions) or progress != old.rolling_update_progress
     is_news = status.available_replicas == status.replicas
     urgency = _urgency(is_fact=is_fact, is_news=is_news)
     return _write(GROUPS, group.metadata, old, status, urgency, delay=effective_delay(context, group.metadata))
@@ -142,11 +192,9 @@ def is_replica_available(cliques: Sequence[CliqueView | None]) -> bool:
     return all(clique is not None and is_available(clique) and is_scheduled(clique) for clique in cliques)
 
 
-def is_newest(context: SetContext, clique: CliqueView) -> bool:
+def _is_newest(context: SetContext, template_name: str, clique: CliqueView | None) -> bool:
     """Does the clique, and every pod of it, run the newest template?"""
-    newest = context.template_hashes.values()
-    hash_ = clique.clique.metadata.labels.get(labels.TEMPLATE_HASH, "")
-    return hash_ in newest and all(pod.metadata.labels.get(labels.TEMPLATE_HASH) == hash_ for pod in clique.active)
+    return clique is not None and _is_settled(clique, context.newest_hashes[template_name])
 
 
 class GangHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +279,10 @@ class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Failure, ...]
     # Teardowns that are due and held.
     held_count: int = 0
+    # How its update stands; None: nobody looked, so what was known last stays.
+    roll: RollFacts | None = None
+    newest_hash: str = ""
+    is_on_delete: bool = False
 
 
 def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrite | None:
@@ -239,8 +291,15 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
     conditions = _with_unbuilt(context, old.conditions, now)
     conditions = _with_failures(context, conditions, facts.failures, now)
     conditions = _with_held(conditions, facts.held_count, now)
+    progress, counts = old.rolling_update_progress, old.update_progress
+    if facts.roll is not None:
+        progress = roll_set(pcs, facts.newest_hash, facts.roll, is_on_delete=facts.is_on_delete, now=now)
+        counts = set_update_progress(progress, facts.roll)
+        conditions = _with_stall(conditions, progress, facts.roll, now)
     status = msgspec.structs.replace(
         old,
+        rolling_update_progress=progress,
+        update_progress=counts,
         observed_generation=pcs.metadata.generation,
         conditions=conditions,
         last_errors=_last_errors(context, facts.failures, old.last_errors, now),
@@ -249,11 +308,31 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         available_replicas=facts.available_replicas,
         hpa_pod_selector=labels.selector(labels.default_labels(context.name)),
         pod_gang_statuses=facts.waiting_gangs[:LISTED_GANGS],
-        current_generation_hash=old.current_generation_hash or context.generation_hash,
+        current_generation_hash=facts.newest_hash or old.current_generation_hash,
         phase=SetPhase.RUNNING if facts.available_replicas else SetPhase.PENDING,
     )
     is_news = status.available_replicas == status.replicas
-    return _write(PODCLIQUESETS, pcs.metadata, old, status, _urgency(is_news=is_news))
+    # Whose turn it is, and what the turn aims at, is known before anything is done about it.
+    is_fact = _turn(old) != _turn(status)
+    return _write(PODCLIQUESETS, pcs.metadata, old, status, _urgency(is_fact=is_fact, is_news=is_news))
+
+
+def _turn(status: PodCliqueSetStatus) -> object:
+    progress = status.rolling_update_progress
+    if progress is None:
+        return None
+    return progress.update_started_at, progress.update_ended_at, progress.currently_updating
+
+
+def _with_stall(
+    conditions: tuple[Condition, ...], progress: SetRollingUpdateProgress | None, facts: RollFacts, now: datetime
+) -> tuple[Condition, ...]:
+    wait = facts.wait
+    if progress is None or progress.update_ended_at is not None or wait is None or not wait.is_stalled(now):
+        return without_condition(conditions, ConditionType.UPDATE_STALLED)
+    turn = progress.currently_updating
+    where = f"replica {turn.replica_index}: " if turn is not None else ""
+    return with_condition(conditions, ConditionType.UPDATE_STALLED, _yes(wait.reason, f"{where}{wait.message}"), now)
 
 
 def _with_held(conditions: tuple[Condition, ...], held_count: int, now: datetime) -> tuple[Condition, ...]:
@@ -293,6 +372,7 @@ ERROR_CODES = {
     "podcliquescalinggroups": "ERR_CREATE_PODCLIQUESCALINGGROUP",
     "podgangs": "ERR_CREATE_PODGANG",
     "services": "ERR_SYNC_PODCLIQUESET_SERVICE",
+    "controllerrevisions": "ERR_CREATE_CONTROLLERREVISION",
 }
 
 
@@ -365,6 +445,7 @@ _ANNOUNCED = {
     ConditionType.CANNOT_BE_CARRIED_OUT: EventReason.CANNOT_BE_CARRIED_OUT,
     ConditionType.FIELDS_NOT_CARRIED_OUT: EventReason.FIELDS_NOT_CARRIED_OUT,
     ConditionType.TEARDOWN_HELD: EventReason.TEARDOWN_HELD,
+    ConditionType.UPDATE_STALLED: EventReason.UPDATE_STALLED,
 }
 
 
@@ -377,6 +458,8 @@ def _announcements(subject: Subject, old: AnyStatus, new: AnyStatus, delay: time
     ]
     if _breach_moved(old.conditions, new.conditions) and (told := _breach_announcement(subject, new, delay)):
         found.append(told)
+    if isinstance(old, PodCliqueSetStatus) and isinstance(new, PodCliqueSetStatus):
+        found += _update_announcements(subject, old, new)
     if _scheduled(old) and not _scheduled(new):
         found.append(
             Emit(
@@ -387,6 +470,24 @@ def _announcements(subject: Subject, old: AnyStatus, new: AnyStatus, delay: time
             )
         )
     return tuple(found)
+
+
+def _update_announcements(subject: Subject, old: PodCliqueSetStatus, new: PodCliqueSetStatus) -> Iterator[Emit]:
+    before, after = old.rolling_update_progress, new.rolling_update_progress
+    if after is None or after == before:
+        return
+    if before is None or before.update_started_at != after.update_started_at:
+        message = f"the templates changed (revision {new.current_generation_hash})"
+        yield Emit(subject=subject, reason=EventReason.UPDATE_STARTED, message=message)
+    turn = after.currently_updating
+    if turn is not None and (before is None or before.currently_updating != turn):
+        yield Emit(
+            subject=subject, reason=EventReason.UPDATE_TURN, message=f"replica {turn.replica_index} is updated next"
+        )
+    if after.update_ended_at is not None and (before is None or before.update_ended_at is None):
+        message = f"everything runs revision {new.current_generation_hash}"
+        if new.updated_replicas == new.replicas:
+            yield Emit(subject=subject, reason=EventReason.UPDATE_COMPLETED, message=message)
 
 
 def _breach_announcement(subject: Subject, new: AnyStatus, delay: timedelta | None) -> Emit | None:
@@ -422,5 +523,11 @@ def _status_patch(old: AnyStatus, new: AnyStatus) -> JsonObject:
     for field in _fields_of(type(new)):
         before, after = getattr(old, field.name), getattr(new, field.name)
         if before != after or (is_first and after is not None):
-            patch[field.encode_name] = without_nulls(msgspec.to_builtins(after))
+            patch[field.encode_name] = _field_patch(without_nulls(msgspec.to_builtins(before)), after)
     return patch
+
+
+def _field_patch(before: Any, new: Any) -> Any:
+    after = without_nulls(msgspec.to_builtins(new))
+    # What is not said any more of an object inside must be taken out by name.
+    return merge_patch(before, after) if isinstance(before, dict) and isinstance(after, dict) else after

@@ -17,7 +17,7 @@ from grove.api.reasons import ConditionType, EventReason, FindingReason
 from grove.planner.actions import Emit, Finding, FreshLook, Patch, Severity, earliest
 from grove.planner.availability import clique_breach, group_verdict, is_group_updating
 from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint
-from grove.planner.recreation import REPLICA, Recreations, Unit, plan_intent
+from grove.planner.recreation import REPLICA, Recreations, Unit, is_recorded_on, live_scale, plan_intent
 from grove.planner.snapshot import UNTIL_TOLD, SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
@@ -186,7 +186,7 @@ def _intents(context: SetContext, replica: ReplicaView, blueprint: ReplicaBluepr
     """One write per gang that has units to end."""
     for gang in blueprint.gangs:
         current = replica.gangs.get(gang.name)
-        ours = [breach for breach in due if _is_in(gang.name, blueprint, breach.unit)]
+        ours = [breach for breach in due if is_recorded_on(gang.name, blueprint, breach.unit)]
         if current is None or current.metadata.is_leaving or not ours:
             continue
         reason = "; ".join(breach.why for breach in ours)
@@ -194,31 +194,11 @@ def _intents(context: SetContext, replica: ReplicaView, blueprint: ReplicaBluepr
             context,
             current,
             [breach.unit for breach in ours],
-            scale=_scale(replica, blueprint, [breach.unit for breach in ours]),
+            scale=live_scale(replica, blueprint, [breach.unit for breach in ours]),
             seen=[view.incarnation for view in replica.cliques.values()],
             reason=f"below the minimum for longer than the termination delay ({reason})",
             announcement=_announcement(context, replica, ours),
         )
-
-
-def _is_in(gang_name: str, blueprint: ReplicaBlueprint, unit: Unit) -> bool:
-    """A unit is recorded on the gang that holds its cliques; the set replica on the base gang."""
-    if not unit.group:
-        return gang_name == blueprint.base.name
-    return any(
-        (c.gang, c.group, c.group_replica_index) == (gang_name, unit.group, unit.index) for c in blueprint.cliques
-    )
-
-
-def _scale(replica: ReplicaView, blueprint: ReplicaBlueprint, units: list[Unit]) -> dict[str, int]:
-    """Counts that somebody changed at run time."""
-    found: dict[str, int] = {}
-    for clique in blueprint.cliques:
-        view = replica.cliques.get(clique.name)
-        is_covered = any(not u.group or (u.group, u.index) == (clique.group, clique.group_replica_index) for u in units)
-        if is_covered and view is not None and view.replicas != clique.template.spec.replicas:
-            found[clique.name] = view.replicas
-    return found
 
 
 def _looks(context: SetContext, breach: Due) -> Iterator[FreshLook]:
@@ -227,7 +207,7 @@ def _looks(context: SetContext, breach: Due) -> Iterator[FreshLook]:
         yield FreshLook(
             namespace=context.namespace,
             selector=labels.selector({labels.PODCLIQUE: view.name}),
-            owner_uid=view.uid,
+            owner_uids=(view.uid,),
         )
 
 

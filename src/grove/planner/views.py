@@ -3,13 +3,14 @@
 A view is kept until one of its parts changes (`controller/observe.py`); decisions read views, never raw objects.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import dataclass_transform
 
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import Uid
+from grove.api.meta import ObjectMeta, Uid
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podgang import PodGang
@@ -36,8 +37,12 @@ class CliqueView(View):
     ready_count: int
     scheduled_count: int
     gated_count: int
+    # How many of the active pods run which template.
+    active_hashes: Mapping[str, int] = {}
     # Names whose pods were seen to vanish: an index never gets the same name twice.
     gone_names: frozenset[str] = frozenset()
+    # Its group is being updated, and with it every member.
+    is_group_rolling: bool = False
 
     @property
     def name(self) -> str:
@@ -72,6 +77,15 @@ class CliqueView(View):
     @property
     def incarnation(self) -> str:
         return self.clique.metadata.labels.get(labels.INCARNATION, "")
+
+    @property
+    def template_hash(self) -> str:
+        """The template that its new pods get."""
+        return template_hash_of(self.clique.metadata)
+
+
+def template_hash_of(metadata: ObjectMeta) -> str:
+    return metadata.labels.get(labels.TEMPLATE_HASH, "")
 
 
 def pod_index(pod: Pod) -> int:
@@ -111,6 +125,7 @@ def view_clique(clique: PodClique, pods: tuple[Pod, ...], gone_names: frozenset[
         ready_count=ready_count,
         scheduled_count=scheduled_count,
         gated_count=gated_count,
+        active_hashes=Counter(template_hash_of(entry[2].metadata) for entry in active),
         gone_names=gone_names,
     )
 

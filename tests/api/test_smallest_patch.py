@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grove.api.meta import JsonObject
-from grove.kube.patches import merge_patch, patch_towards
+from grove.api.patches import merge_patch, patch_towards
 
 KEYS = st.sampled_from(["a", "b", "c"])
 LEAVES = st.one_of(st.booleans(), st.integers(0, 2), st.sampled_from(["", "x"]))

@@ -1,0 +1,149 @@
+"""One standalone clique in an update: which pods go next.
+
+spec/rolling-update.md, "PodClique (PCLQ) Pod Selection": pods of an older template that are not ready go at once; then
+one ready pod at a time, the oldest first, only while the minimum is ready. Every choice of a ready pod is stored
+before the pod is deleted; a pod counts as replaced when as many pods of the new template are ready as were taken.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from grove.api.pod import Pod
+from grove.api.podclique import CliqueRollingUpdateProgress, PodsSelectedToUpdate
+from grove.api.times import ceil_second
+from grove.planner.actions import earliest
+from grove.planner.pods import PodToDelete
+from grove.planner.rollout.waits import Wait, wait_for_minimum, wait_for_new_pods
+from grove.planner.views import CliqueView, template_hash_of
+
+# A pod that should have left so long ago hangs on a node that does not answer: nobody waits for it.
+LINGERING = timedelta(seconds=30)
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class CliqueRoll(msgspec.Struct, frozen=True, kw_only=True):
+    """How the update of a clique stands and what it does next."""
+
+    # What its status should say; the acts below rest on what it says already.
+    progress: CliqueRollingUpdateProgress | None = None
+    # The stored progress aims at what is newest for this clique: its object may take the new template over.
+    may_patch: bool = False
+    deletes: tuple[PodToDelete, ...] = ()
+    needs_look: bool = False
+    # Nothing of an older template is left, and nothing is waited for.
+    is_done: bool = True
+    wait: Wait | None = None
+    wake_at: datetime | None = None
+
+
+def roll_clique(
+    view: CliqueView, target: str, *, is_aimed: bool, may_start: bool, must_stop: bool, now: datetime
+) -> CliqueRoll:
+    """`target` is the template hash that its replica is to run; `is_aimed`: the stored progress is about that."""
+    stored = view.clique.status.rolling_update_progress
+    is_open = stored is not None and stored.update_ended_at is None
+    old = old_pods(view, target)
+    lingering = lingering_pods(view, target, now)
+    is_outdated = view.template_hash != target or bool(old or lingering)
+    wake_at = earliest(*(gone_at(pod) for pod in lingering))
+    if stored is None or not is_open:
+        if must_stop and is_outdated:
+            at_once = CliqueRollingUpdateProgress(update_started_at=ceil_second(now), update_ended_at=ceil_second(now))
+            return CliqueRoll(progress=stored if is_aimed else at_once, may_patch=True, is_done=False)
+        if is_outdated and may_start:
+            return CliqueRoll(progress=CliqueRollingUpdateProgress(update_started_at=ceil_second(now)), is_done=False)
+        return CliqueRoll(progress=stored, is_done=not is_outdated)
+    if must_stop:
+        return CliqueRoll(progress=_ended(stored, now), may_patch=True, is_done=not is_outdated)
+    if not is_aimed:
+        again = msgspec.structs.replace(stored, update_started_at=ceil_second(now))
+        return CliqueRoll(progress=again, is_done=False)
+    if view.template_hash != target:
+        return CliqueRoll(progress=stored, may_patch=True, is_done=False)
+    return _next_step(view, target, stored, old, bool(lingering), wake_at, now)
+
+
+def has_old_pods(view: CliqueView, target: str) -> bool:
+    return any(hash_ != target for hash_ in view.active_hashes)
+
+
+def old_pods(view: CliqueView, target: str) -> tuple[Pod, ...]:
+    if not has_old_pods(view, target):
+        return ()
+    return tuple(pod for pod in view.active if template_hash_of(pod.metadata) != target)
+
+
+def lingering_pods(view: CliqueView, target: str, now: datetime) -> tuple[Pod, ...]:
+    """Pods of an older template that are leaving, and will be gone soon."""
+    return tuple(pod for pod in view.leaving if template_hash_of(pod.metadata) != target and now < gone_at(pod))
+
+
+def gone_at(pod: Pod) -> datetime:
+    leaves_at = pod.metadata.deletion_timestamp
+    return _EPOCH if leaves_at is None else leaves_at + LINGERING
+
+
+def _next_step(
+    view: CliqueView,
+    target: str,
+    progress: CliqueRollingUpdateProgress,
+    old: tuple[Pod, ...],
+    is_lingering: bool,
+    wake_at: datetime | None,
+    now: datetime,
+) -> CliqueRoll:
+    unready = tuple(
+        PodToDelete(pod=pod, reason="it runs an older template and is not ready") for pod in old if not pod.is_ready
+    )
+    ready = sorted((pod for pod in old if pod.is_ready), key=_age)
+    # A scale-in goes first: both at once could take more than the minimum allows.
+    may_take = view.ready_count >= view.min_available and len(view.active) <= view.replicas
+    selected = progress.ready_pods_selected_to_update
+    chosen = next((pod for pod in ready if selected is not None and pod.metadata.name == selected.current), None)
+    if chosen is not None:
+        taken = (PodToDelete(pod=chosen, reason="its turn has come: it runs an older template"),) if may_take else ()
+        return CliqueRoll(
+            progress=progress,
+            may_patch=True,
+            deletes=(*unready, *taken),
+            needs_look=True,
+            is_done=False,
+            wait=None if may_take else wait_for_minimum(view, progress.update_started_at),
+        )
+    rolling = CliqueRoll(
+        progress=progress, may_patch=True, deletes=unready, needs_look=bool(unready), is_done=False, wake_at=wake_at
+    )
+    if not _is_caught_up(view, target, selected, len(old)):
+        return msgspec.structs.replace(rolling, wait=wait_for_new_pods((view,), target))
+    if ready:
+        if not may_take:
+            return msgspec.structs.replace(rolling, wait=wait_for_minimum(view, progress.update_started_at))
+        choice = PodsSelectedToUpdate(current=ready[0].metadata.name, completed=taken_so_far(selected))
+        choosing = msgspec.structs.replace(progress, ready_pods_selected_to_update=choice)
+        return msgspec.structs.replace(rolling, progress=choosing, needs_look=True)
+    if old or is_lingering:
+        return rolling
+    if view.existing_count < min(view.min_available, view.replicas):
+        return msgspec.structs.replace(rolling, wait=wait_for_new_pods((view,), target))
+    return msgspec.structs.replace(rolling, progress=_ended(progress, now), is_done=True)
+
+
+def _is_caught_up(view: CliqueView, target: str, selected: PodsSelectedToUpdate | None, old_count: int) -> bool:
+    """As many ready pods of the new template as were taken; of those that a scale-in took, nobody is waited for."""
+    ready = sum(pod.is_ready and template_hash_of(pod.metadata) == target for pod in view.active)
+    return ready >= min(len(taken_so_far(selected)), max(0, view.replicas - old_count))
+
+
+def taken_so_far(selected: PodsSelectedToUpdate | None) -> tuple[str, ...]:
+    if selected is None:
+        return ()
+    return (*selected.completed, selected.current)
+
+
+def _age(pod: Pod) -> tuple[datetime, str]:
+    return pod.metadata.creation_timestamp or _EPOCH, pod.metadata.name
+
+
+def _ended(progress: CliqueRollingUpdateProgress, now: datetime) -> CliqueRollingUpdateProgress:
+    return CliqueRollingUpdateProgress(update_started_at=progress.update_started_at, update_ended_at=ceil_second(now))

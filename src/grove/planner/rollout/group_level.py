@@ -1,0 +1,194 @@
+"""One group in an update: which of its replicas is recreated next, as a whole.
+
+spec/rolling-update.md, "PodCliqueScalingGroup (PCSG) Replica Selection": replicas of an older template that are pending
+or unavailable go at once; then one ready replica at a time, the oldest first, only while the minimum is available.
+How a replica goes and comes back is in `recreation.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from grove.api.pod import Pod
+from grove.api.scalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup, ReplicasSelectedToUpdate
+from grove.api.times import ceil_second
+from grove.planner.actions import earliest
+from grove.planner.availability import is_available, is_scheduled
+from grove.planner.rollout.clique_level import gone_at, has_old_pods, lingering_pods
+from grove.planner.rollout.waits import Wait, wait_for_new_pods
+from grove.planner.views import CliqueView
+
+# What `current` says when a later change of the template made the last choice void.
+NONE_SELECTED = -1
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class UnitView(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica of a group as its update sees it; cliques with the template hash that each is to run."""
+
+    index: int
+    # None for a clique that does not exist in the incarnation that it should have.
+    cliques: tuple[tuple[CliqueView | None, str], ...]
+    # What is on its way out for this unit to come back.
+    leftovers: tuple[tuple[CliqueView, str], ...] = ()
+    # Its recreation is recorded and not finished.
+    is_going: bool = False
+
+    @property
+    def present(self) -> tuple[tuple[CliqueView, str], ...]:
+        return tuple((view, target) for view, target in self.cliques if view is not None)
+
+    @property
+    def is_outdated(self) -> bool:
+        return any(_is_old(view, target) for view, target in self.present)
+
+    @property
+    def has_old_leftovers(self) -> bool:
+        return any(_is_old(view, target) for view, target in self.leftovers)
+
+    @property
+    def is_ready(self) -> bool:
+        return all(view is not None and is_available(view) and is_scheduled(view) for view, _ in self.cliques)
+
+    @property
+    def exists(self) -> bool:
+        return all(
+            view is not None and view.existing_count >= min(view.min_available, view.replicas)
+            for view, _ in self.cliques
+        )
+
+    @property
+    def born_at(self) -> datetime:
+        """The oldest pod: cliques may live longer than what runs in them."""
+        pods = (pod.metadata.creation_timestamp for view, _ in self.present for pod in view.active)
+        return earliest(*pods) or _EPOCH
+
+
+def _is_old(view: CliqueView, target: str) -> bool:
+    return view.template_hash != target or has_old_pods(view, target)
+
+
+class GroupRoll(msgspec.Struct, frozen=True, kw_only=True):
+    """How the update of a group stands and what it does next."""
+
+    progress: GroupRollingUpdateProgress | None = None
+    # Replicas to recreate now: those that are of no use, and the ready one whose choice is stored.
+    takes: tuple[int, ...] = ()
+    needs_look: bool = False
+    is_done: bool = True
+    wait: Wait | None = None
+    wake_at: datetime | None = None
+
+
+def roll_group(
+    group: PodCliqueScalingGroup,
+    units: Sequence[UnitView],
+    *,
+    is_aimed: bool,
+    may_start: bool,
+    must_stop: bool,
+    now: datetime,
+) -> GroupRoll:
+    stored = group.status.rolling_update_progress
+    is_open = stored is not None and stored.update_ended_at is None
+    lingering = [pod for unit in units for pod in _lingering(unit, now)]
+    is_outdated = any(unit.is_outdated or unit.has_old_leftovers for unit in units) or bool(lingering)
+    if stored is None or not is_open:
+        if must_stop and is_outdated:
+            at_once = GroupRollingUpdateProgress(update_started_at=ceil_second(now), update_ended_at=ceil_second(now))
+            return GroupRoll(progress=stored if is_aimed else at_once, is_done=False)
+        if is_outdated and may_start:
+            return GroupRoll(progress=GroupRollingUpdateProgress(update_started_at=ceil_second(now)), is_done=False)
+        return GroupRoll(progress=stored, is_done=not is_outdated)
+    if must_stop:
+        return GroupRoll(progress=_ended(stored, now), is_done=not is_outdated)
+    if not is_aimed:
+        again = GroupRollingUpdateProgress(
+            update_started_at=ceil_second(now),
+            ready_replica_indices_selected_to_update=_void(stored.ready_replica_indices_selected_to_update),
+        )
+        return GroupRoll(progress=again, is_done=False)
+    roll = _next_step(group, {unit.index: unit for unit in units}, stored, bool(lingering), now)
+    return msgspec.structs.replace(roll, wake_at=earliest(*map(gone_at, lingering)))
+
+
+def _next_step(
+    group: PodCliqueScalingGroup,
+    units: Mapping[int, UnitView],
+    progress: GroupRollingUpdateProgress,
+    is_lingering: bool,
+    now: datetime,
+) -> GroupRoll:
+    old = [unit for unit in units.values() if unit.is_outdated and not unit.is_going]
+    useless = tuple(unit.index for unit in old if not unit.is_ready)
+    ready = sorted((unit for unit in old if unit.is_ready), key=lambda unit: (unit.born_at, unit.index))
+    available = sum(unit.is_ready and not unit.is_going for unit in units.values())
+    may_take = available >= group.spec.min_available
+    selected = progress.ready_replica_indices_selected_to_update
+    chosen = next((unit.index for unit in ready if selected is not None and unit.index == selected.current), None)
+    if chosen is not None:
+        return GroupRoll(
+            progress=progress,
+            takes=(*useless, chosen) if may_take else useless,
+            needs_look=True,
+            is_done=False,
+            wait=None if may_take else _wait_for_minimum(group, units, available, progress),
+        )
+    rolling = GroupRoll(progress=progress, takes=useless, needs_look=bool(useless), is_done=False)
+    caught_up = sum(unit.is_ready and not unit.is_outdated and not unit.is_going for unit in units.values())
+    if caught_up < min(len(taken_so_far(selected)), max(0, len(units) - len(old))):
+        return msgspec.structs.replace(rolling, wait=_wait_for_units(units))
+    if ready:
+        if not may_take:
+            return msgspec.structs.replace(rolling, wait=_wait_for_minimum(group, units, available, progress))
+        choice = ReplicasSelectedToUpdate(current=ready[0].index, completed=taken_so_far(selected))
+        choosing = msgspec.structs.replace(progress, ready_replica_indices_selected_to_update=choice)
+        return msgspec.structs.replace(rolling, progress=choosing, needs_look=True)
+    if old or is_lingering or any(unit.is_going for unit in units.values()):
+        return rolling
+    if sum(unit.exists for unit in units.values()) < min(group.spec.min_available, len(units)):
+        return msgspec.structs.replace(rolling, wait=_wait_for_units(units))
+    return msgspec.structs.replace(rolling, progress=_ended(progress, now), is_done=True)
+
+
+def _lingering(unit: UnitView, now: datetime) -> list[Pod]:
+    return [pod for view, target in (*unit.present, *unit.leftovers) for pod in lingering_pods(view, target, now)]
+
+
+def taken_so_far(selected: ReplicasSelectedToUpdate | None) -> tuple[int, ...]:
+    if selected is None:
+        return ()
+    return (*selected.completed, *((selected.current,) if selected.current != NONE_SELECTED else ()))
+
+
+def _void(selected: ReplicasSelectedToUpdate | None) -> ReplicasSelectedToUpdate | None:
+    """An index says nothing about which life of the replica was meant: after a further change it is chosen again."""
+    taken = taken_so_far(selected)
+    return ReplicasSelectedToUpdate(current=NONE_SELECTED, completed=taken) if taken else None
+
+
+def _wait_for_units(units: Mapping[int, UnitView]) -> Wait:
+    """What keeps the new replicas from being ready."""
+    new = [unit for unit in units.values() if not unit.is_outdated and not unit.is_ready]
+    views = [view for unit in new for view, _ in unit.present if view.ready_count < view.min_available]
+    return wait_for_new_pods(views, None)
+
+
+def _wait_for_minimum(
+    group: PodCliqueScalingGroup,
+    units: Mapping[int, UnitView],
+    available: int,
+    progress: GroupRollingUpdateProgress,
+) -> Wait:
+    cause = _wait_for_units(units)
+    found = f"{available} of at least {group.spec.min_available} replicas of {group.metadata.name} are available"
+    return msgspec.structs.replace(
+        cause,
+        message=f"no further ready replica is taken, because {found}: {cause.message}",
+        since=max(cause.since, progress.update_started_at or _EPOCH),
+    )
+
+
+def _ended(progress: GroupRollingUpdateProgress, now: datetime) -> GroupRollingUpdateProgress:
+    return GroupRollingUpdateProgress(update_started_at=progress.update_started_at, update_ended_at=ceil_second(now))

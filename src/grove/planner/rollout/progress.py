@@ -1,0 +1,52 @@
+"""`updateProgress` of cliques and groups, which existing tools read: the same facts as `rollingUpdateProgress`.
+
+It also says which revision the stored progress aims at.
+"""
+
+from grove.api.podclique import CliqueRollingUpdateProgress, CliqueUpdateProgress
+from grove.api.scalinggroup import GroupRollingUpdateProgress, GroupUpdateProgress
+from grove.planner.snapshot import SetContext
+
+
+def clique_update_progress(
+    old: CliqueUpdateProgress | None,
+    progress: CliqueRollingUpdateProgress | None,
+    context: SetContext,
+    target: str,
+) -> CliqueUpdateProgress | None:
+    if progress is None:
+        return None
+    # What ended aimed at what it aimed at.
+    is_over = old is not None and old.update_ended_at is not None and old.update_ended_at == progress.update_ended_at
+    return CliqueUpdateProgress(
+        pod_clique_set_generation_hash=old.pod_clique_set_generation_hash
+        if old is not None and is_over
+        else context.generation_hash,
+        pod_template_hash=old.pod_template_hash if old is not None and is_over else target,
+        update_started_at=progress.update_started_at,
+        update_ended_at=progress.update_ended_at,
+        ready_pods_selected_to_update=progress.ready_pods_selected_to_update,
+    )
+
+
+def group_update_progress(
+    old: GroupUpdateProgress | None,
+    progress: GroupRollingUpdateProgress | None,
+    context: SetContext,
+    *,
+    updated_count: int,
+    total_count: int,
+) -> GroupUpdateProgress | None:
+    if progress is None or progress.update_started_at is None:
+        return None
+    is_over = old is not None and old.update_ended_at is not None and old.update_ended_at == progress.update_ended_at
+    return GroupUpdateProgress(
+        update_started_at=progress.update_started_at,
+        update_ended_at=progress.update_ended_at,
+        pod_clique_set_generation_hash=old.pod_clique_set_generation_hash
+        if old is not None and is_over
+        else context.generation_hash,
+        updated_pod_cliques_count=updated_count,
+        total_pod_cliques_count=total_count,
+        ready_replica_indices_selected_to_update=progress.ready_replica_indices_selected_to_update,
+    )

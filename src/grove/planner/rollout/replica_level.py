@@ -1,0 +1,240 @@
+"""One set replica in an update: its standalone cliques and its groups, side by side."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import IntEnum
+
+import msgspec
+
+from grove.api import labels
+from grove.planner.actions import FreshLook, earliest
+from grove.planner.availability import clique_breach
+from grove.planner.blueprint import CliqueBlueprint, GroupBlueprint, ReplicaBlueprint
+from grove.planner.recreation import Recreations, Unit
+from grove.planner.rollout.clique_level import CliqueRoll, gone_at, has_old_pods, lingering_pods, roll_clique
+from grove.planner.rollout.group_level import GroupRoll, UnitView, roll_group
+from grove.planner.rollout.waits import Wait
+from grove.planner.snapshot import SetContext
+from grove.planner.views import CliqueView, ReplicaView
+
+
+class Standing(IntEnum):
+    """Whose turn comes first: who serves nobody, then who is in trouble, then the others."""
+
+    NOTHING_SCHEDULED = 0
+    BREACHED = 1
+    HEALTHY = 2
+
+
+class Role(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replica may do about a newer template."""
+
+    # Its turn: from here on everything of it is made anew from the newest templates.
+    is_turn: bool = False
+    # OnDelete: templates are taken over at once and everywhere, and nothing is deleted for them.
+    is_on_delete: bool = False
+
+
+NO_ROLE = Role()
+
+
+class ReplicaRoll(msgspec.Struct, frozen=True, kw_only=True):
+    """How the update of one replica stands and what it does next."""
+
+    cliques: dict[str, CliqueRoll] = {}
+    groups: dict[str, GroupRoll] = {}
+    takes: tuple[Unit, ...] = ()
+    looks: tuple[FreshLook, ...] = ()
+    is_done: bool = False
+    wait: Wait | None = None
+    wake_at: datetime | None = None
+
+    def may_patch(self, clique: CliqueBlueprint, role: Role) -> bool:
+        """May this clique's object take the template of its replica over? Members only where nothing is recreated."""
+        if clique.group:
+            return role.is_on_delete
+        roll = self.cliques.get(clique.name)
+        return roll is not None and roll.may_patch
+
+
+def roll_replica(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    recreations: Recreations,
+    role: Role,
+    now: datetime,
+) -> ReplicaRoll:
+    cliques = {
+        clique.name: _roll_clique(context, replica.cliques[clique.name], clique, role, now)
+        for clique in blueprint.base.cliques
+        if not clique.group and recreations.is_present(replica, clique)
+    }
+    groups: dict[str, GroupRoll] = {}
+    takes: list[Unit] = []
+    looks = [_look_at_clique(context, replica.cliques[n]) for n, roll in cliques.items() if roll.needs_look]
+    for group in blueprint.groups:
+        roll = _roll_group(context, replica, blueprint, group, recreations, role, now)
+        if roll is None:
+            continue
+        groups[group.name] = roll
+        takes += [Unit(group=group.name, index=j) for j in roll.takes]
+        if roll.needs_look:
+            looks += _look_at_group(context, replica, group)
+    rolls: tuple[CliqueRoll | GroupRoll, ...] = (*cliques.values(), *groups.values())
+    wait = min((roll.wait for roll in rolls if roll.wait), key=lambda w: (not w.is_hopeless, w.since), default=None)
+    return ReplicaRoll(
+        cliques=cliques,
+        groups=groups,
+        takes=tuple(takes),
+        looks=tuple(looks),
+        is_done=_is_complete(replica, blueprint, cliques, groups) and all(roll.is_done for roll in rolls),
+        wait=wait,
+        wake_at=earliest(
+            *(roll.wake_at for roll in rolls), wait.stalled_at if wait and not wait.is_stalled(now) else None
+        ),
+    )
+
+
+def _is_complete(
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    cliques: Mapping[str, CliqueRoll],
+    groups: Mapping[str, GroupRoll],
+) -> bool:
+    """Everything that should exist does, down to the minimum of pods: a replica that cannot be made is not done."""
+    standalone = [clique.name for clique in blueprint.base.cliques if not clique.group]
+    if any(name not in cliques for name in standalone) or len(groups) < len(blueprint.groups):
+        return False
+    views = [replica.cliques.get(clique.name) for clique in blueprint.base.cliques]
+    return all(view is not None and view.existing_count >= min(view.min_available, view.replicas) for view in views)
+
+
+def _roll_clique(
+    context: SetContext, view: CliqueView, clique: CliqueBlueprint, role: Role, now: datetime
+) -> CliqueRoll:
+    told = view.clique.status.update_progress
+    return roll_clique(
+        view,
+        context.template_hashes[clique.template.name],
+        is_aimed=told is not None and told.pod_clique_set_generation_hash == context.generation_hash,
+        may_start=role.is_turn,
+        must_stop=role.is_on_delete,
+        now=now,
+    )
+
+
+def _roll_group(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    group: GroupBlueprint,
+    recreations: Recreations,
+    role: Role,
+    now: datetime,
+) -> GroupRoll | None:
+    current = replica.groups.get(group.name)
+    if current is None or current.metadata.is_leaving:
+        return None
+    told = current.status.update_progress
+    return roll_group(
+        current,
+        tuple(_units(context, replica, blueprint, group, recreations)),
+        is_aimed=told is not None and told.pod_clique_set_generation_hash == context.generation_hash,
+        may_start=role.is_turn,
+        must_stop=role.is_on_delete,
+        now=now,
+    )
+
+
+def _units(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    group: GroupBlueprint,
+    recreations: Recreations,
+) -> Iterable[UnitView]:
+    members: dict[int, list[CliqueBlueprint]] = {}
+    for clique in blueprint.cliques:
+        if clique.group == group.name:
+            members.setdefault(clique.group_replica_index, []).append(clique)
+    for j, cliques in members.items():
+        views = [(replica.cliques.get(c.name), context.template_hashes[c.template.name], c) for c in cliques]
+        yield UnitView(
+            index=j,
+            cliques=tuple(
+                (view if recreations.is_present(replica, clique) else None, target) for view, target, clique in views
+            ),
+            leftovers=tuple(
+                (view, target)
+                for view, target, clique in views
+                if view is not None and not recreations.is_present(replica, clique)
+            ),
+            is_going=any(recreations.of(clique) is not None for clique in cliques),
+        )
+
+
+def _look_at_clique(context: SetContext, view: CliqueView) -> FreshLook:
+    return FreshLook(
+        namespace=context.namespace,
+        selector=labels.selector({labels.PODCLIQUE: view.name}),
+        owner_uids=(view.uid,),
+    )
+
+
+def _look_at_group(context: SetContext, replica: ReplicaView, group: GroupBlueprint) -> Iterable[FreshLook]:
+    """All of it: whether the minimum is available is a question about every replica."""
+    views = [v for v in replica.cliques.values() if v.clique.metadata.labels.get(labels.GROUP) == group.name]
+    if views:
+        selector = labels.selector({**labels.default_labels(context.name), labels.GROUP: group.name})
+        owners = tuple(sorted(view.uid for view in views))
+        yield FreshLook(namespace=context.namespace, selector=selector, owner_uids=owners)
+
+
+class Freshness(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a replica runs the newest templates, whatever its own revision is."""
+
+    is_outdated: bool
+    updated_cliques: tuple[str, ...] = ()
+    updated_groups: tuple[str, ...] = ()
+    # When the last pod of an older template is given up, if it does not leave before.
+    wake_at: datetime | None = None
+
+
+def freshness(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, now: datetime) -> Freshness:
+    """Of standalone cliques and groups; a group is as old as its oldest member."""
+    stale_groups: set[str] = set()
+    updated: list[str] = []
+    gone: list[datetime] = []
+    is_any_older = _is_labelled_older(context, replica, blueprint)
+    for clique in blueprint.cliques:
+        view = replica.cliques.get(clique.name)
+        target = context.newest_hashes[clique.template.name]
+        lingering = lingering_pods(view, target, now) if view else ()
+        gone += map(gone_at, lingering)
+        is_older = view is not None and (view.template_hash != target or bool(lingering) or has_old_pods(view, target))
+        is_any_older = is_any_older or is_older
+        if (view is None or is_older) and clique.group:
+            stale_groups.add(clique.group)
+        elif view is not None and not is_older and not clique.group:
+            updated.append(clique.name)
+    return Freshness(
+        is_outdated=is_any_older,
+        updated_cliques=tuple(updated),
+        updated_groups=tuple(group.name for group in blueprint.groups if group.name not in stale_groups),
+        wake_at=earliest(*gone),
+    )
+
+
+def _is_labelled_older(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint) -> bool:
+    base = replica.gangs.get(blueprint.base.name)
+    told = base.metadata.labels.get(labels.GENERATION_HASH) if base else None
+    return told is not None and told != context.newest_generation_hash
+
+
+def standing(replica: ReplicaView) -> Standing:
+    """spec/rolling-update.md, "PodGangSet (PGS) Replica Selection"."""
+    views = tuple(replica.cliques.values())
+    if not any(view.scheduled_count for view in views):
+        return Standing.NOTHING_SCHEDULED
+    return Standing.BREACHED if any(clique_breach(view).is_true for view in views) else Standing.HEALTHY
