@@ -217,5 +217,5 @@ class FindingReason(Documented):
     TEARDOWN_HELD = "TeardownHeld", "a due teardown waits because most nodes are not ready"
     COMING_BACK = "ComingBack", "the unit was torn down after a breach, or for an update, and is being made anew"
     UPDATING = "Updating", "a newer template is being rolled out; the message says what the step waits for"
-    WAITS_FOR_ITS_TURN = "WaitsForItsTurn", "the replica runs an older template; others are updated before it"
+    UPDATE_STALLED = "UpdateStalled", "the update does not go on; the message says what it waits for"
     POD_ENDED = "PodEnded", "the containers of the pod have ended"

@@ -10,10 +10,21 @@ from typing import Any
 import msgspec
 
 from grove.api import labels
+from grove.api.controllerrevision import ControllerRevision
 from grove.api.meta import Condition, ObjectMeta, Uid, Wire, is_condition_true
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.reasons import ConditionType
-from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    GROUPS,
+    NODES,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+    Resource,
+)
 from grove.cli.kinds import RESOURCES
 from grove.cli.options import Target
 from grove.controller.caches import Caches
@@ -22,6 +33,7 @@ from grove.controller.observe import Observer
 from grove.errors import Bug, UserError
 from grove.kube.client import Client
 from grove.kube.errors import ApiError
+from grove.planner.actions import Create
 from grove.planner.explain import Explainer, told_failures
 from grove.planner.plan import plan
 from grove.planner.sentences import Sentence
@@ -43,7 +55,9 @@ async def explain(client: Client, now: datetime, namespace: str, target: Target)
     observer = Observer(caches, failures, lambda _: None)
     await _read(client, pcs, caches)
     uid = pcs.metadata.uid
-    snapshot = _with_told_outage(_with_told_failures(_seen(observer, uid), observer, failures, uid, now))
+    snapshot = _with_revision(
+        _with_told_outage(_with_told_failures(_seen(observer, uid), observer, failures, uid, now)), now
+    )
     lost = await _lost_nodes(client, caches)
     explainer = Explainer(snapshot, plan(snapshot, now), now, lost, caches.pods.values())
     match target.kind:
@@ -83,7 +97,7 @@ async def _set_of(client: Client, namespace: str, target: Target) -> PodCliqueSe
 
 async def _read(client: Client, pcs: PodCliqueSet, caches: Caches) -> None:
     selector = labels.selector(labels.default_labels(pcs.metadata.name))
-    kinds: tuple[Resource[Any], ...] = (GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES)
+    kinds: tuple[Resource[Any], ...] = (GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES, CONTROLLER_REVISIONS)
     listings = await asyncio.gather(
         *(client.list(kind, namespace=pcs.metadata.namespace, label_selector=selector) for kind in kinds)
     )
@@ -112,6 +126,15 @@ def _with_told_outage(snapshot: Snapshot) -> Snapshot:
     """Whether teardowns are held depends on how the operator was set up; it wrote down that it holds some."""
     is_held = is_condition_true(snapshot.pcs.status.conditions, ConditionType.TEARDOWN_HELD)
     return msgspec.structs.replace(snapshot, hold_until=UNTIL_TOLD if is_held else None)
+
+
+def _with_revision(snapshot: Snapshot, now: datetime) -> Snapshot:
+    """Where no operator has stored the templates yet: as if it had, so that the rest can be explained."""
+    creates = [a for c in plan(snapshot, now).chains for stage in c.stages for a in stage if isinstance(a, Create)]
+    drawn = [create.body for create in creates if create.resource is CONTROLLER_REVISIONS]
+    if snapshot.revisions or not drawn:
+        return snapshot
+    return msgspec.structs.replace(snapshot, revisions=(msgspec.convert(drawn[0], ControllerRevision),))
 
 
 def _seen(observer: Observer, set_uid: Uid) -> Snapshot:

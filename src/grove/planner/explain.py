@@ -36,6 +36,7 @@ from grove.planner.pods import plan_pods
 from grove.planner.refusals import gang_refusal, has_started, is_below_minima, pods_failure_key
 from grove.planner.sentences import Sentence, cause, counted, named, next_step, note, verb, when
 from grove.planner.snapshot import Snapshot
+from grove.planner.update_story import update_sentences
 from grove.planner.views import CliqueView, ReplicaView
 
 LISTED_GANGS = 5
@@ -130,7 +131,8 @@ class Explainer:
             told.append(note(about, f"{len(stories) - LISTED_GANGS} more gangs are not complete."))
         causes = self._errors(about, self._snapshot.pcs.status.last_errors if not stories else ())
         stuck = stuck_sentences(self._all_pods(), self._lost_nodes)
-        said = (*causes, *told, *stuck) or self._fine(about, self._all_cliques())
+        update = update_sentences(about, self._snapshot.pcs, self._findings.get(about, ()))
+        said = (*update, *causes, *told, *stuck) or self._fine(about, self._all_cliques())
         return (*said, *self._unbuilt(about))
 
     def of_group(self, name: str) -> tuple[Sentence, ...]:

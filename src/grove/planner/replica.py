@@ -134,6 +134,8 @@ def plan_replica(
     roll = roll_replica(context, replica, blueprint, recreations, role, now)
     fresh = freshness(context, replica, blueprint, now)
     states = gang_states(replica, blueprint, recreations, removals.busy_gangs, now, gangs_ahead_count)
+    is_turn_done = role.is_turn and roll.is_done and not fresh.is_outdated
+    wait = (_refused_wait(states) or roll.wait) if role.is_turn else None
     failures = open_failures(replica, blueprint, states)
     retries = Retries(failures, now)
     builds = plan_builds(context, replica, blueprint, recreations, states, retries, role, roll, now)
@@ -166,7 +168,7 @@ def plan_replica(
         looks=(*terminations.looks, *roll.looks, *(look for state in states for look in fresh_looks(context, state))),
         findings=(
             *terminations.findings,
-            *update_findings(context, replica, role, roll),
+            *(update_findings(context, replica, wait, now) if role.is_turn and not is_turn_done else ()),
             *recreation_findings(blueprint, recreations),
             *removals.findings,
             *(f for gate in waiting for f in gate_finding(gate.gang_name, gate.cliques, gate.verdict)),
@@ -189,8 +191,8 @@ def plan_replica(
         held_count=terminations.held_count,
         is_outdated=fresh.is_outdated,
         standing=standing(replica) if fresh.is_outdated else Standing.HEALTHY,
-        is_turn_done=role.is_turn and roll.is_done and not fresh.is_outdated,
-        update_wait=(_refused_wait(states) or roll.wait) if role.is_turn else None,
+        is_turn_done=is_turn_done,
+        update_wait=wait,
         updated_cliques=fresh.updated_cliques,
         updated_groups=fresh.updated_groups,
         clique_count=len(context.standalone),

@@ -1,13 +1,15 @@
 """What the update of a replica does now: pods to delete, group replicas to recreate; and what it says about it."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from grove.api.reasons import EventReason, FindingReason
 from grove.planner.actions import Action, Emit, Finding, Patch
 from grove.planner.blueprint import ReplicaBlueprint
 from grove.planner.pod_deletes import delete_pod
 from grove.planner.recreation import Unit, is_recorded_on, live_scale, plan_intent
-from grove.planner.rollout.replica_level import ReplicaRoll, Role
+from grove.planner.rollout.replica_level import ReplicaRoll
+from grove.planner.rollout.waits import Wait
 from grove.planner.snapshot import SetContext
 from grove.planner.views import ReplicaView
 
@@ -52,11 +54,12 @@ def _intents(
         )
 
 
-def update_findings(context: SetContext, replica: ReplicaView, role: Role, roll: ReplicaRoll) -> Iterable[Finding]:
-    if role.is_turn and not roll.is_done:
-        waits = f": {roll.wait.message}" if roll.wait else ""
-        yield Finding(
-            about=f"podcliqueset/{context.name}",
-            reason=FindingReason.UPDATING,
-            message=f"replica {replica.index} is being updated{waits}",
-        )
+def update_findings(context: SetContext, replica: ReplicaView, wait: Wait | None, now: datetime) -> Iterable[Finding]:
+    """Of the replica whose turn it is."""
+    is_stalled = wait is not None and wait.is_stalled(now)
+    waits = f": {wait.message}" if wait is not None else ""
+    yield Finding(
+        about=f"podcliqueset/{context.name}",
+        reason=FindingReason.UPDATE_STALLED if is_stalled else FindingReason.UPDATING,
+        message=f"replica {replica.index}{waits}" if is_stalled else f"replica {replica.index} is being updated{waits}",
+    )
