@@ -19,6 +19,10 @@ from grove.planner.memo import Memo
 from grove.planner.plan import plan
 
 
+# Then the rest waits for the next visit: no set may keep the loop to itself.
+FACTS_IN_A_ROW = 4
+
+
 class Loop:
     """Visits sets one after the other; what it remembers of a set between visits saves time and nothing else."""
 
@@ -86,23 +90,24 @@ class Loop:
         if decided is None:
             self._forget(key)
             return
-        # A fact is written before the act that destroys its evidence.
-        facts = [status for status in decided.statuses if status.urgency is Urgency.FACT]
-        if facts:
-            known = await self._executor.write_statuses(facts, lane=key)
+        known: list[Outcome] = []
+        # A fact is written before the act that rests on it, or that destroys its evidence; one may lead to the next.
+        while facts := [status for status in decided.statuses if status.urgency is Urgency.FACT]:
+            known.append(await self._executor.write_statuses(facts, lane=key))
             # What was written has new versions now, and the actions name the versions that they rest on.
             decided = await self._decide_on_fresh_facts(key, taken) or decided
-        else:
-            known = Outcome()
+            if known[-1].untold or len(known) == FACTS_IN_A_ROW:
+                break
         # What could not be written down must not lose its evidence: that part waits.
-        chains = [chain for chain in decided.chains if chain.part not in known.untold]
+        untold = frozenset(part for told in known for part in told.untold)
+        chains = [chain for chain in decided.chains if chain.part not in untold]
         outcome = await self._executor.carry_out(chains, lane=key)
         self._remember_failures(key, outcome, self._clock.now())
         # What only tells about the work comes after it, and tells what came of it.
         seen = self._decide(key) if outcome.write_count else decided
         statuses = self._pacer.choose(key, seen.statuses if seen else (), self._clock.now())
         told = await self._executor.write_statuses(statuses, lane=key)
-        self._settle(key, seen or decided, (known, outcome, told))
+        self._settle(key, seen or decided, (*known, outcome, told))
 
     async def _decide_on_fresh_facts(self, key: Uid, taken: set[FreshLook]) -> Plan | None:
         """A plan whose every look was taken; meanwhile something else may have changed that needs a look of its own."""
