@@ -14,7 +14,7 @@ from grove.controller.pacing import StatusPacer
 from grove.controller.queue import KeyQueue
 from grove.controller.settings import Settings
 from grove.kube.errors import ApiError
-from grove.planner.actions import FreshLook, Plan, Urgency, earliest
+from grove.planner.actions import FreshLook, Plan, StatusWrite, Urgency, earliest
 from grove.planner.memo import Memo
 from grove.planner.plan import plan
 
@@ -92,14 +92,15 @@ class Loop:
             return
         known: list[Outcome] = []
         # A fact is written before the act that rests on it, or that destroys its evidence; one may lead to the next.
-        while facts := [status for status in decided.statuses if status.urgency is Urgency.FACT]:
+        while facts := _facts_of(decided):
             known.append(await self._executor.write_statuses(facts, lane=key))
             # What was written has new versions now, and the actions name the versions that they rest on.
             decided = await self._decide_on_fresh_facts(key, taken) or decided
             if known[-1].untold or len(known) == FACTS_IN_A_ROW:
+                facts = _facts_of(decided)
                 break
         # What could not be written down must not lose its evidence: that part waits.
-        untold = frozenset(part for told in known for part in told.untold)
+        untold = {status.part for status in facts} | {part for told in known for part in told.untold}
         chains = [chain for chain in decided.chains if chain.part not in untold]
         outcome = await self._executor.carry_out(chains, lane=key)
         self._remember_failures(key, outcome, self._clock.now())
@@ -169,3 +170,7 @@ class Loop:
         # A visit that was under way when the set vanished may have added to it.
         self._failures.forget_set(key)
         self._queue.wake_at(key, None)
+
+
+def _facts_of(decided: Plan) -> list[StatusWrite]:
+    return [status for status in decided.statuses if status.urgency is Urgency.FACT]
