@@ -1,9 +1,9 @@
 """The slim view of a pod: what decisions need, so that thousands are cheap. The rest of a pod is never decoded."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from grove.api.labels import GATE
-from grove.api.meta import Condition, ObjectMeta, Wire, is_condition_true
+from grove.api.meta import Condition, ObjectMeta, Wire, find_condition, is_condition_true
 
 
 class SchedulingGate(Wire):
@@ -84,3 +84,45 @@ class Pod(Wire):
     def is_active(self) -> bool:
         """Neither leaving nor ended: this pod holds its index."""
         return not (self.metadata.is_leaving or self.is_succeeded or self.is_failed)
+
+
+def is_finishing(pod: Pod) -> bool:
+    """It runs, at least one container has ended, and all that ended did so well."""
+    ended = [status.state.terminated for status in pod.status.container_statuses if status.state.terminated]
+    return pod.status.phase == "Running" and bool(ended) and all(one.exit_code == 0 for one in ended)
+
+
+def ended_well(pod: Pod) -> bool:
+    """It succeeded, and not because it was told to go: exit 0 after a deletion is no success."""
+    if not pod.is_succeeded:
+        return False
+    leaves_at = pod.metadata.deletion_timestamp
+    if leaves_at is None:
+        return True
+    asked_at = leaves_at - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+    finished_at = pod_finished_at(pod)
+    return finished_at is not None and finished_at < asked_at
+
+
+def pod_started_at(pod: Pod) -> datetime | None:
+    """When all its containers had started; None: not yet."""
+    states = [status.state for status in pod.status.container_statuses]
+    started = [(s.running and s.running.started_at) or (s.terminated and s.terminated.started_at) for s in states]
+    found = [instant for instant in started if instant]
+    return max(found) if found and len(found) == len(states) else None
+
+
+def pod_finished_at(pod: Pod) -> datetime | None:
+    """When its last container ended; None: not all have."""
+    ended = [status.state.terminated for status in pod.status.container_statuses]
+    found = [one.finished_at for one in ended if one and one.finished_at]
+    return max(found) if found and len(found) == len(ended) else None
+
+
+def has_lost_readiness(pod: Pod) -> bool:
+    """It was ready and is not any more, as its condition tells: that changed after its containers had started."""
+    ready = find_condition(pod.status.conditions, "Ready")
+    started_at = pod_started_at(pod)
+    if ready is None or ready.status == "True" or ready.last_transition_time is None or started_at is None:
+        return False
+    return ready.last_transition_time > started_at + timedelta(seconds=1)

@@ -186,6 +186,13 @@ class SetRollingUpdateProgress(Wire):
     updated_pod_clique_scaling_groups: tuple[str, ...] = ()
 
 
+class ReplicaRestarts(Wire):
+    """How often a replica of a training set was restarted."""
+
+    replica_index: int
+    count: int
+
+
 class PodCliqueSetStatus(Wire):
     observed_generation: int | None = None
     conditions: tuple[Condition, ...] = ()
@@ -200,6 +207,8 @@ class PodCliqueSetStatus(Wire):
     rolling_update_progress: SetRollingUpdateProgress | None = None
     phase: str | None = None
     restart_count: int | None = None
+    # What `restart_count` is made of. A replica with more of them than lives is torn down and made anew.
+    replica_restarts: tuple[ReplicaRestarts, ...] | None = None
     start_time: datetime | None = None
 
 

@@ -18,7 +18,6 @@ from grove.planner.actions import FreshLook, Plan, StatusWrite, Urgency, earlies
 from grove.planner.memo import Memo
 from grove.planner.plan import plan
 
-
 # Then the rest waits for the next visit: no set may keep the loop to itself.
 FACTS_IN_A_ROW = 4
 

@@ -238,7 +238,10 @@ class Observer:
         rolling = frozenset(group.metadata.uid for group in groups if is_group_updating(group))
         view = ReplicaView(
             index=index,
-            cliques={c.metadata.name: self._view_of(c, rolling) for c in sorted(cliques, key=_name_of)},
+            cliques={
+                c.metadata.name: self._view_of(c, rolling, is_finite=state.context.is_training)
+                for c in sorted(cliques, key=_name_of)
+            },
             groups={g.metadata.name: g for g in sorted(groups, key=_name_of)},
             gangs={g.metadata.name: g for g in sorted(self._children("gangs", part), key=_name_of)},
             services={s.metadata.name: s for s in self._children("services", part)},
@@ -253,13 +256,14 @@ class Observer:
     def _children(self, kind: str, part: Part) -> list[Any]:
         return list(self._parts[kind].get(part[0], {}).get(part[1], {}).values())
 
-    def _view_of(self, clique: PodClique, rolling_groups: frozenset[Uid]) -> CliqueView:
+    def _view_of(self, clique: PodClique, rolling_groups: frozenset[Uid], *, is_finite: bool) -> CliqueView:
         uid = clique.metadata.uid
         view = self._cliques.get(uid)
         if view is None:
             pods = self._caches.pods.owned_by(uid)
             self.touched_count += len(pods)
-            view = self._cliques[uid] = view_clique(clique, pods, frozenset(self._gone_names.get(uid, {}).values()))
+            gone = frozenset(self._gone_names.get(uid, {}).values())
+            view = self._cliques[uid] = view_clique(clique, pods, gone, is_finite=is_finite)
         if clique.metadata.controller_uid in rolling_groups:
             return msgspec.structs.replace(view, is_group_rolling=True)
         return view

@@ -27,7 +27,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_available(clique: CliqueView) -> bool:
-    return not clique.is_leaving and clique.ready_count >= clique.min_available
+    return not clique.is_leaving and clique.available_count >= clique.min_available
 
 
 def is_scheduled(clique: CliqueView) -> bool:
@@ -57,6 +57,8 @@ def clique_breach(clique: CliqueView) -> Verdict:
 
     spec/gang-termination.md, "PodClique Level Detection".
     """
+    if clique.is_finite:
+        return _finite_breach(clique)
     found = f"{clique.ready_count} of at least {clique.min_available} pods are ready"
     if clique.ready_count >= clique.min_available:
         return Verdict(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_READY_PODS, message=found)
@@ -65,6 +67,24 @@ def clique_breach(clique: CliqueView) -> Verdict:
     if is_updating(clique):
         return Verdict(status=ConditionStatus.UNKNOWN, reason=Reason.UPDATE_IN_PROGRESS, message=found)
     return Verdict(status=ConditionStatus.TRUE, reason=Reason.INSUFFICIENT_READY_PODS, message=found)
+
+
+def _finite_breach(clique: CliqueView) -> Verdict:
+    """Of a training set: a failed pod is a fact, not a slow start; but while others start, nothing is lost yet."""
+    found = (
+        f"{clique.available_count} of at least {clique.min_available} pods are ready or ended well, "
+        f"{clique.starting_count} starting, {len(clique.failed)} failed"
+    )
+    if clique.available_count >= clique.min_available:
+        return Verdict(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_READY_PODS, message=found)
+    is_short = clique.available_count + clique.starting_count < clique.min_available
+    if clique.failed and is_short:
+        return Verdict(status=ConditionStatus.TRUE, reason=Reason.POD_FAILED, message=found)
+    if not clique.clique.status.was_available:
+        return Verdict(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
+    if is_short:
+        return Verdict(status=ConditionStatus.TRUE, reason=Reason.INSUFFICIENT_READY_PODS, message=found)
+    return Verdict(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_READY_PODS, message=found)
 
 
 class ReplicaHealth(Enum):

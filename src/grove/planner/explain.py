@@ -364,7 +364,7 @@ class Explainer:
     def _incomplete(
         self, about: str, replica: ReplicaView, gang: GangBlueprint, views: tuple[CliqueView, ...]
     ) -> Story | None:
-        missing = [view for view in views if len(view.active) + len(view.succeeded) < view.replicas]
+        missing = [view for view in views if view.existing_count < view.replicas]
         if len(views) == len(gang.cliques) and not missing:
             return None
         counts = [f"{len(view.active)} of {view.replicas} pods of {view.name} exist" for view in missing]

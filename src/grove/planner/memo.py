@@ -11,6 +11,7 @@ from grove.planner.replica import ReplicaPlan, plan_replica
 from grove.planner.rollout.revisions import Targets
 from grove.planner.rollout.set_level import LISTED_NAMES, Candidate, RollFacts, turn_of
 from grove.planner.snapshot import SetContext, Snapshot
+from grove.planner.training import ReplicaRun, restarts_of
 from grove.planner.views import ReplicaView
 
 _NOTHING = ReplicaPlan()
@@ -24,6 +25,7 @@ class Memo:
         self._revisions: tuple[ControllerRevision, ...] = ()
         self._targets: Targets | None = None
         self._turn: int | None = None
+        self._restarts: dict[int, int] = {}
         self._hold_until: datetime | None = None
         self._views: tuple[ReplicaView, ...] = ()
         self._plans: list[ReplicaPlan] = []
@@ -50,10 +52,12 @@ class Memo:
     def roll_facts(self, snapshot: Snapshot) -> RollFacts:
         progress = snapshot.pcs.status.rolling_update_progress
         is_open = bool(self._outdated) or (progress is not None and progress.update_ended_at is None)
-        turn = next(iter(self._turn_positions(self._turn)), None)
+        turn = next(iter(self._positions_of(self._turn)), None)
         replicas = snapshot.pcs.spec.replicas
         return RollFacts(
-            outdated=tuple(
+            outdated=()
+            if snapshot.context.is_training
+            else tuple(
                 Candidate(index=self._views[i].index, standing=self._plans[i].standing)
                 for i in self._outdated
                 if self._views[i].index < replicas
@@ -72,7 +76,11 @@ class Memo:
             group_count=self._groups,
         )
 
-    def _turn_positions(self, turn: int | None) -> list[int]:
+    def runs(self) -> tuple[ReplicaRun, ...]:
+        """Of a training set: how far each replica is."""
+        return tuple(plan.run for plan in self._plans if plan.run is not None)
+
+    def _positions_of(self, turn: int | None) -> list[int]:
         """Where the replica of this index is; views are ordered, and all wanted ones are there."""
         if turn is None or turn >= len(self._views) or self._views[turn].index != turn:
             return []
@@ -84,8 +92,13 @@ class Memo:
         changed = self._changed(snapshot)
         turn = turn_of(snapshot.pcs)
         if turn != self._turn:
-            changed.update(dict.fromkeys((*self._turn_positions(turn), *self._turn_positions(self._turn))))
+            changed.update(dict.fromkeys((*self._positions_of(turn), *self._positions_of(self._turn))))
             self._turn = turn
+        restarts = restarts_of(snapshot.pcs.status)
+        if restarts != self._restarts:
+            moved = (i for i, count in restarts.items() if self._restarts.get(i) != count)
+            changed.update(dict.fromkeys(p for index in moved for p in self._positions_of(index)))
+            self._restarts = restarts
         # Until every replica is planned: one that fails must not leave old plans beside the new views.
         self._context = None
         due = [i for i in self._busy if (wake_at := self._plans[i].wake_at) is not None and wake_at <= now]
@@ -98,7 +111,7 @@ class Memo:
                     targets.of(view, turn),
                     view,
                     now,
-                    role=targets.role_of(view, turn),
+                    role=targets.role_of(view, turn, restarts.get(view.index, 0)),
                     gangs_ahead_count=mine,
                     hold_until=snapshot.hold_until,
                 )

@@ -13,6 +13,8 @@ from grove.planner.rollout.revisions import plan_revisions
 from grove.planner.snapshot import Snapshot
 from grove.planner.status import LISTED_GANGS, SetFacts, set_status
 from grove.planner.strays import plan_strays
+from grove.planner.training import Course, judge
+from grove.planner.training_end import plan_over
 
 
 def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
@@ -24,6 +26,8 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
     guard = plan_finalizer(snapshot.pcs)
     if guard:
         return Plan(chains=guard)
+    if snapshot.context.is_training and (over := plan_over(snapshot, now)) is not None:
+        return over
     memo = memo or Memo()
     targets = memo.targets(snapshot)
     retries = Retries(snapshot.failures, now)
@@ -32,14 +36,17 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
         return _plan_unrecorded(snapshot, revisions, retries, now)
     memo.update(snapshot, now)
     replicas = memo.busy()
-    status = set_status(snapshot, _add_up(snapshot, memo, replicas), now)
+    course = judge(snapshot.pcs, memo.runs(), now) if snapshot.context.is_training else None
+    status = set_status(snapshot, _add_up(snapshot, memo, replicas, course), now)
     chains = (*revisions, *(c for replica in replicas for c in replica.chains), *plan_strays(snapshot))
     return Plan(
         chains=tuple(sorted(chains, key=lambda chain: chain.rank)),
         statuses=(*(s for replica in replicas for s in replica.statuses), *((status,) if status else ())),
         looks=tuple(look for replica in replicas for look in replica.looks),
         findings=(*(finding for replica in replicas for finding in replica.findings), *retries.findings),
-        wake_at=earliest(retries.wake_at, *(replica.wake_at for replica in replicas)),
+        wake_at=earliest(
+            retries.wake_at, course.wake_at if course else None, *(replica.wake_at for replica in replicas)
+        ),
     )
 
 
@@ -55,7 +62,7 @@ def _plan_unrecorded(snapshot: Snapshot, chains: tuple[Chain, ...], retries: Ret
     return Plan(chains=chains, statuses=(status,) if status else (), findings=retries.findings, wake_at=retries.wake_at)
 
 
-def _add_up(snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan]) -> SetFacts:
+def _add_up(snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan], course: Course | None) -> SetFacts:
     targets = memo.targets(snapshot)
     return SetFacts(
         available_replicas=memo.available_count,
@@ -63,6 +70,7 @@ def _add_up(snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan]) -> SetFacts
         waiting_gangs=tuple(islice((gang for replica in busy for gang in replica.waiting_gangs), LISTED_GANGS)),
         failures=(*snapshot.failures, *(failure for replica in busy for failure in replica.failures)),
         roll=memo.roll_facts(snapshot),
+        course=course,
         newest_hash=targets.newest.generation_hash if targets.newest else "",
         is_on_delete=targets.is_on_delete,
         held_count=sum(replica.held_count for replica in busy),

@@ -33,7 +33,7 @@ def is_unready(pod: Pod) -> bool:
 
 def blocks_minimum(clique: CliqueView, waits: Wait) -> bool:
     """Would the clique have its minimum if these pods did not wait?"""
-    return sum(not waits(pod) for pod in clique.active) + len(clique.succeeded) < clique.min_available
+    return sum(not waits(pod) for pod in clique.active) + clique.done_count < clique.min_available
 
 
 def foreign_gate_sentences(about: str, pods: list[Pod]) -> tuple[Sentence, ...]:

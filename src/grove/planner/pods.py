@@ -61,7 +61,7 @@ def plan_pods(clique: CliqueView, referenced: tuple[str, ...], now: datetime) ->
     names_of = _Names(clique, referenced)
     create: list[NewPod] = []
     waiting: dict[int, datetime] = {}
-    for index in _free_indices(kept, clique.replicas):
+    for index in _free_indices({*kept, *(clique.done_indices if clique.is_finite else ())}, clique.replicas):
         before = ended.get(index)
         # What failed with another template says nothing about this one.
         before = before if before is None or template_hash_of(before.metadata) == clique.template_hash else None
@@ -73,10 +73,14 @@ def plan_pods(clique: CliqueView, referenced: tuple[str, ...], now: datetime) ->
             create.append(NewPod(name=names_of.next_for(index), index=index, failures=failures))
     done_with = [
         PodToDelete(pod=pod, reason=f"pod {pod.metadata.name} ended ({pod.status.phase}) and is not needed any more")
-        for pod in (*clique.succeeded, *clique.failed)
+        for pod in (*(() if clique.is_finite else clique.succeeded), *clique.failed)
         if pod_index(pod) not in waiting or ended[pod_index(pod)] is not pod
     ]
-    named = sorted([*((i, pod.metadata.name) for i, pod in kept.items()), *((new.index, new.name) for new in create)])
+    # What has ended well and is still there stays named: it did its part in the gang.
+    done = [(pod_index(pod), pod.metadata.name) for pod in clique.succeeded] if clique.is_finite else []
+    named = sorted(
+        [*((i, pod.metadata.name) for i, pod in kept.items()), *done, *((new.index, new.name) for new in create)]
+    )
     return CliquePods(
         names=tuple(name for _, name in named),
         create=tuple(create),

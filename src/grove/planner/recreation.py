@@ -123,7 +123,7 @@ def plan_intent(
     that remembered how many there were.
     """
     record = read_record(gang)
-    count = 1 + max((record.count, *map(_count_of, seen)))
+    count = 1 + max((record.count, *map(count_of, seen)))
     life = f"{_birth_of(gang, context)}.{count}"
     fresh = tuple(
         Recreation(group=unit.group, index=unit.index, incarnation=life, scale=scale, reason=reason) for unit in units
@@ -172,7 +172,7 @@ def _birth_of(gang: PodGang, context: SetContext) -> str:
     return gang.metadata.labels.get(labels.INCARNATION, str(context.generation)).partition(".")[0]
 
 
-def _count_of(incarnation: str) -> int:
+def count_of(incarnation: str) -> int:
     """`1.2-5` is the second recreation of what came to life as 1, and scaled out at generation 5 of its group."""
     counts = (part.partition(".")[2] for part in incarnation.split("-"))
     return max((int(count) for count in counts if count.isdecimal()), default=0)

@@ -70,7 +70,7 @@ def has_started(cliques: tuple[CliqueView, ...]) -> bool:
 
     Ended and leaving pods tell it too: a gang whose last running pod failed is not a new one.
     """
-    return any(clique.succeeded for clique in cliques) or any(
+    return any(clique.done_count for clique in cliques) or any(
         not pod.is_behind_our_gate
         for clique in cliques
         for pods in (clique.active, clique.failed, clique.leaving)

@@ -62,6 +62,7 @@ from grove.planner.status import (
     is_replica_available,
 )
 from grove.planner.termination import plan_terminations
+from grove.planner.training import ReplicaRun, is_restart_pending, plan_restart_intent, run_of
 from grove.planner.views import CliqueView, ReplicaView
 
 
@@ -91,6 +92,8 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
     updated_groups: tuple[str, ...] = ()
     clique_count: int = 0
     group_count: int = 0
+    # Of a training set.
+    run: ReplicaRun | None = None
 
     @property
     def is_at_rest(self) -> bool:
@@ -131,6 +134,9 @@ def plan_replica(
     removals = plan_group_replica_removals(context, replica, blueprint)
     recreations = Recreations(replica, blueprint)
     terminations = plan_terminations(context, replica, blueprint, recreations, now, hold_until=hold_until)
+    restart = plan_restart_intent(context, replica, blueprint, role.restarts) if context.is_training else ()
+    is_counted = context.is_training and is_restart_pending(replica, blueprint, role.restarts)
+    due = "" if is_counted else terminations.restart
     roll = roll_replica(context, replica, blueprint, recreations, role, now)
     fresh = freshness(context, replica, blueprint, now)
     states = gang_states(replica, blueprint, recreations, removals.busy_gangs, now, gangs_ahead_count)
@@ -143,15 +149,15 @@ def plan_replica(
     gates = tuple(patch for gate in waiting for patch in plan_gates(gate.gang, gate.cliques, gate.verdict))
     patience_ends_at = gate_patience(clique for state in states for clique in state.views) if gates else None
     gates_rank = Rank.FIRST if patience_ends_at is not None and patience_ends_at <= now else Rank.GATES
+    intents = restart or terminations.intents or plan_update_intents(context, replica, blueprint, roll)
     return ReplicaPlan(
         # Recorded alone: what is about to go is not repaired any more.
-        chains=chain(
-            f"{base_name}/intent",
-            replica.index,
-            terminations.intents or plan_update_intents(context, replica, blueprint, roll),
-            rank=Rank.FIRST,
-        )
-        or (
+        chains=chain(f"{base_name}/intent", replica.index, intents, rank=Rank.FIRST)
+        if intents
+        # What is to be restarted waits until that is counted.
+        else ()
+        if due
+        else (
             *chain(f"{base_name}/update", replica.index, plan_update_deletes(replica, roll), rank=Rank.FIRST),
             *chain(
                 f"{base_name}/recreation",
@@ -197,6 +203,7 @@ def plan_replica(
         updated_groups=fresh.updated_groups,
         clique_count=len(context.standalone),
         group_count=len(blueprint.groups),
+        run=run_of(replica, blueprint, due) if context.is_training else None,
     )
 
 

@@ -8,7 +8,14 @@ from grove.api.controllerrevision import ControllerRevision
 from grove.api.defaulting import default_podcliqueset
 from grove.api.fielderrors import FieldError
 from grove.api.meta import Uid, to_wire
-from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, PodCliqueSetSpec, SetTemplate
+from grove.api.podcliqueset import (
+    CliqueTemplate,
+    GroupConfig,
+    PodCliqueSet,
+    PodCliqueSetSpec,
+    SetTemplate,
+    WorkloadType,
+)
 from grove.api.podgang import PodGang
 from grove.api.resources import PODCLIQUESETS
 from grove.api.template_hash import generation_hash, template_hash
@@ -53,6 +60,10 @@ class SetContext(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def uid(self) -> Uid:
         return self.subject.uid
+
+    @property
+    def is_training(self) -> bool:
+        return self.spec.workload_type == WorkloadType.TRAINING
 
     @property
     def groups(self) -> tuple[GroupConfig, ...]:

@@ -20,7 +20,14 @@ from grove.api.meta import (
 )
 from grove.api.patches import merge_patch
 from grove.api.podclique import CliqueRollingUpdateProgress, PodCliqueStatus
-from grove.api.podcliqueset import GangStatus, GroupConfig, PodCliqueSetStatus, SetPhase, SetRollingUpdateProgress
+from grove.api.podcliqueset import (
+    GangStatus,
+    GroupConfig,
+    PodCliqueSet,
+    PodCliqueSetStatus,
+    SetPhase,
+    SetRollingUpdateProgress,
+)
 from grove.api.podgang import GangPhase, PodGang, PodGangStatus
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, Resource
@@ -43,6 +50,7 @@ from grove.planner.rollout.progress import clique_update_progress, group_update_
 from grove.planner.rollout.set_level import RollFacts, roll_set, set_update_progress
 from grove.planner.snapshot import SetContext, Snapshot
 from grove.planner.termination import effective_delay
+from grove.planner.training import Course, announcements
 from grove.planner.views import CliqueView
 
 AnyStatus = PodCliqueSetStatus | PodCliqueStatus | ScalingGroupStatus | PodGangStatus
@@ -69,6 +77,9 @@ def clique_status(
     ):
         conditions = with_condition(conditions, type_, verdict, now)
     conditions = _with_refusal(conditions, refusal, now)
+    if clique.is_done:
+        verdict = _yes(Reason.ALL_PODS_SUCCEEDED, f"all {clique.replicas} pods ended with exit code 0")
+        conditions = with_condition(conditions, ConditionType.SUCCEEDED, verdict, now)
     progress = old.rolling_update_progress if roll is None else roll.progress
     is_settled = _is_settled(clique, context.template_hashes[template_name]) and not _is_open(progress)
     status = msgspec.structs.replace(
@@ -80,6 +91,7 @@ def clique_status(
         schedule_gated_replicas=clique.gated_count,
         updated_replicas=clique.active_hashes.get(context.newest_hashes[template_name], 0),
         was_available=was_available(clique),
+        succeeded_indices=tuple(sorted(clique.done_indices)),
         hpa_pod_selector=_clique_selector(context, metadata),
         conditions=conditions,
         current_pod_template_hash=clique.template_hash if is_settled else old.current_pod_template_hash,
@@ -96,6 +108,8 @@ def clique_status(
         status.was_available != old.was_available
         or _breach_moved(old.conditions, conditions)
         or progress != old.rolling_update_progress
+        # What ended well is remembered before anybody can take the pod away.
+        or status.succeeded_indices != old.succeeded_indices
     )
     is_news = clique.ready_count == clique.replicas
     urgency = _urgency(is_fact=is_fact, is_news=is_news)
@@ -208,7 +222,9 @@ def gang_health(gang: PodGang, cliques: Sequence[CliqueView], clique_count: int)
     created = len(cliques) == clique_count and all(c.existing_count >= c.replicas for c in cliques)
     is_initialized = created or is_condition_true(gang.status.conditions, ConditionType.INITIALIZED)
     unscheduled = _first_below(cliques, clique_count, lambda c: c.placed_count, "scheduled")
-    unready = _first_below(cliques, clique_count, lambda c: c.ready_count + len(c.succeeded), "ready")
+    unready = _first_below(
+        cliques, clique_count, lambda c: c.available_count if c.is_finite else c.ready_count + len(c.succeeded), "ready"
+    )
     lost = [c for c in cliques if clique_breach(c).is_true]
     phase = GangPhase.PENDING if unscheduled else GangPhase.STARTING if unready else GangPhase.RUNNING
     return GangHealth(
@@ -281,6 +297,8 @@ class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
     held_count: int = 0
     # How its update stands; None: nobody looked, so what was known last stays.
     roll: RollFacts | None = None
+    # How the run of a training set stands.
+    course: Course | None = None
     newest_hash: str = ""
     is_on_delete: bool = False
 
@@ -311,10 +329,43 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         current_generation_hash=facts.newest_hash or old.current_generation_hash,
         phase=SetPhase.RUNNING if facts.available_replicas else SetPhase.PENDING,
     )
+    if facts.course is not None:
+        status = _with_course(status, facts.course, now)
     is_news = status.available_replicas == status.replicas
     # Whose turn it is, and what the turn aims at, is known before anything is done about it.
-    is_fact = _turn(old) != _turn(status)
-    return _write(PODCLIQUESETS, pcs.metadata, old, status, _urgency(is_fact=is_fact, is_news=is_news))
+    is_fact = _turn(old) != _turn(status) or _course(old) != _course(status)
+    write = _write(PODCLIQUESETS, pcs.metadata, old, status, _urgency(is_fact=is_fact, is_news=is_news))
+    if write is None or facts.course is None:
+        return write
+    told = announcements(pcs, context, facts.course)
+    return msgspec.structs.replace(write, on_success=(*write.on_success, *told))
+
+
+def course_write(pcs: PodCliqueSet, status: PodCliqueSetStatus) -> tuple[StatusWrite, ...]:
+    """The status of a set that is over, if it is not written yet."""
+    write = _write(PODCLIQUESETS, pcs.metadata, pcs.status, status, Urgency.FACT)
+    return (write,) if write else ()
+
+
+def _with_course(status: PodCliqueSetStatus, course: Course, now: datetime) -> PodCliqueSetStatus:
+    conditions = status.conditions
+    if course.failed is not None:
+        conditions = with_condition(conditions, ConditionType.FAILED, _yes(course.failed, course.message), now)
+    return msgspec.structs.replace(
+        status,
+        conditions=conditions,
+        phase=course.phase,
+        start_time=course.start_time,
+        restart_count=course.restart_count,
+        replica_restarts=course.replica_restarts or status.replica_restarts,
+    )
+
+
+def _course(status: PodCliqueSetStatus) -> object:
+    """What the course of a training set rests on."""
+    is_failed = find_condition(status.conditions, ConditionType.FAILED) is not None
+    is_finished = status.phase in (SetPhase.SUCCEEDED, SetPhase.FAILED)
+    return status.start_time, status.restart_count, is_failed, is_finished and status.phase
 
 
 def _turn(status: PodCliqueSetStatus) -> object:

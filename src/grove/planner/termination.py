@@ -21,6 +21,8 @@ from grove.planner.recreation import REPLICA, Recreations, Unit, is_recorded_on,
 from grove.planner.snapshot import UNTIL_TOLD, SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
+ROUNDING = timedelta(seconds=1)
+
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
     """One breach that runs: what it would end, when, and the cliques whose pods prove it."""
@@ -39,6 +41,8 @@ class Terminations(msgspec.Struct, frozen=True, kw_only=True):
     looks: tuple[FreshLook, ...] = ()
     findings: tuple[Finding, ...] = ()
     wake_at: datetime | None = None
+    # Of a training set: why the replica must be restarted, once that is counted; "": it need not.
+    restart: str = ""
     # A teardown is due and held, see `SetContext` and docs/gang-termination.md, "Mass outage".
     held_count: int = 0
 
@@ -58,7 +62,8 @@ def plan_terminations(
     delay = set_delay(context)
     if delay is None:
         return NONE
-    running = _breaches(context, replica, blueprint, recreations, delay)
+    find = _training_breaches if context.is_training else _breaches
+    running = find(context, replica, blueprint, recreations, delay)
     due = _most_important([breach for breach in running if breach.at <= now])
     if hold_until is not None and now < hold_until:
         return Terminations(
@@ -70,7 +75,8 @@ def plan_terminations(
             held_count=len(due),
         )
     return Terminations(
-        intents=tuple(_intents(context, replica, blueprint, due)),
+        intents=() if context.is_training else tuple(_intents(context, replica, blueprint, due)),
+        restart=due[0].why if context.is_training and due else "",
         looks=tuple(look for breach in due for look in _looks(context, breach)),
         findings=tuple(_finding(breach, now, is_held=False) for breach in running),
         wake_at=earliest(*(breach.at for breach in running if breach.at > now)),
@@ -123,6 +129,19 @@ def _breaches(
     return [breach for breach in found if breach is not None]
 
 
+def _training_breaches(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    recreations: Recreations,
+    delay: timedelta,
+) -> list[Due]:
+    """Whatever breaks, the whole replica is restarted: a training run has no parts that are of use alone."""
+    present = [replica.cliques[c.name] for c in blueprint.cliques if recreations.is_present(replica, c)]
+    found = (_clique_due(v, REPLICA, effective_delay(context, v.clique.metadata) or delay) for v in present)
+    return [breach for breach in found if breach is not None]
+
+
 def _clique_due(view: CliqueView, unit: Unit, delay: timedelta) -> Due | None:
     """The clock starts with the stored condition, so that it survives us; the verdict of now must agree."""
     verdict = clique_breach(view)
@@ -130,9 +149,13 @@ def _clique_due(view: CliqueView, unit: Unit, delay: timedelta) -> Due | None:
     if not verdict.is_true or stored is None:
         return None
     return Due(
-        unit=unit, about=f"podclique/{view.name}", at=stored + delay, why=f"{view.name}: {verdict.message}",
+        unit=unit,
+        about=f"podclique/{view.name}",
+        # Times on the wire are rounded up: without a delay nothing waits for the rest of the second.
+        at=stored + delay if delay else stored - ROUNDING,
+        why=f"{view.name}: {verdict.message}",
         evidence=(view,),
-    )  # fmt: skip
+    )
 
 
 def _group_breaches(

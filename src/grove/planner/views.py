@@ -11,7 +11,7 @@ import msgspec
 
 from grove.api import labels
 from grove.api.meta import ObjectMeta, Uid
-from grove.api.pod import Pod
+from grove.api.pod import Pod, ended_well, has_lost_readiness, is_finishing
 from grove.api.podclique import PodClique
 from grove.api.podgang import PodGang
 from grove.api.scalinggroup import PodCliqueScalingGroup
@@ -43,6 +43,14 @@ class CliqueView(View):
     gone_names: frozenset[str] = frozenset()
     # Its group is being updated, and with it every member.
     is_group_rolling: bool = False
+    # Of a training set: pods that end well have done their part, and are not made again.
+    is_finite: bool = False
+    # Indices of pods that ended well, as stored and as seen.
+    done_indices: frozenset[int] = frozenset()
+    # Not ready any more because some containers ended well, and the others run.
+    finishing_count: int = 0
+    # Not ready yet, and not because something was lost.
+    starting_count: int = 0
 
     @property
     def name(self) -> str:
@@ -68,11 +76,25 @@ class CliqueView(View):
     @property
     def existing_count(self) -> int:
         """Pods that exist for their gang; one that succeeded has done its part."""
-        return len(self.active) + len(self.succeeded)
+        return len(self.active) + self.done_count
 
     @property
     def placed_count(self) -> int:
-        return self.scheduled_count + len(self.succeeded)
+        return self.scheduled_count + self.done_count
+
+    @property
+    def done_count(self) -> int:
+        return len(self.done_indices) if self.is_finite else len(self.succeeded)
+
+    @property
+    def available_count(self) -> int:
+        """Ready; of a training set also what is about to end well, or did."""
+        return self.ready_count + (self.finishing_count + len(self.done_indices) if self.is_finite else 0)
+
+    @property
+    def is_done(self) -> bool:
+        """Every pod ended well."""
+        return self.is_finite and len(self.done_indices) >= self.replicas
 
     @property
     def incarnation(self) -> str:
@@ -94,7 +116,9 @@ def pod_index(pod: Pod) -> int:
     return int(value) if value.isdecimal() else -1
 
 
-def view_clique(clique: PodClique, pods: tuple[Pod, ...], gone_names: frozenset[str] = frozenset()) -> CliqueView:
+def view_clique(
+    clique: PodClique, pods: tuple[Pod, ...], gone_names: frozenset[str] = frozenset(), *, is_finite: bool = False
+) -> CliqueView:
     active: list[tuple[int, str, Pod]] = []
     leaving: list[Pod] = []
     failed: list[Pod] = []
@@ -114,6 +138,10 @@ def view_clique(clique: PodClique, pods: tuple[Pod, ...], gone_names: frozenset[
             ready_count += pod.is_ready
             scheduled_count += pod.is_scheduled
             gated_count += bool(pod.spec.scheduling_gates)
+    waiting = [entry[2] for entry in active if not entry[2].is_ready] if is_finite else []
+    finishing_count = sum(map(is_finishing, waiting))
+    starting_count = sum(not is_finishing(pod) and not has_lost_readiness(pod) for pod in waiting)
+    done = {pod_index(pod) for pod in (*succeeded, *leaving) if is_finite and ended_well(pod)}
     # Names are unique, so the pods themselves are never compared.
     active.sort(key=lambda entry: entry[:2])
     return CliqueView(
@@ -127,6 +155,10 @@ def view_clique(clique: PodClique, pods: tuple[Pod, ...], gone_names: frozenset[
         gated_count=gated_count,
         active_hashes=Counter(template_hash_of(entry[2].metadata) for entry in active),
         gone_names=gone_names,
+        is_finite=is_finite,
+        done_indices=frozenset(done.union(clique.status.succeeded_indices)) if is_finite else frozenset(),
+        finishing_count=finishing_count,
+        starting_count=starting_count,
     )
 
 

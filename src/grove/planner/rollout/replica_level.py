@@ -33,6 +33,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     is_turn: bool = False
     # OnDelete: templates are taken over at once and everywhere, and nothing is deleted for them.
     is_on_delete: bool = False
+    # Of a training set: how often this replica was to be restarted so far.
+    restarts: int = 0
 
 
 NO_ROLE = Role()

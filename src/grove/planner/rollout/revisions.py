@@ -73,8 +73,9 @@ class Targets:
             return self.newest
         return self.contexts.get(self.running(replica), self.newest)
 
-    def role_of(self, replica: ReplicaView, turn: int | None) -> Role:
-        return Role(is_turn=replica.index == turn and not self.is_on_delete, is_on_delete=self.is_on_delete)
+    def role_of(self, replica: ReplicaView, turn: int | None, restarts: int) -> Role:
+        is_turn = replica.index == turn and not self.is_on_delete
+        return Role(is_turn=is_turn, is_on_delete=self.is_on_delete, restarts=restarts)
 
     def running(self, replica: ReplicaView) -> str:
         """The revision that a replica runs by its gang or, without one, by its cliques; "": none that is known."""

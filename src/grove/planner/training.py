@@ -1,0 +1,212 @@
+"""Training: how far each replica is, when one is restarted, and when the whole set succeeded or failed.
+
+spec/training-jobs.md. A restart is decided by a breach, counted in the set's status in the same write that asks for it,
+and carried out as a recreation of the whole replica: a replica whose stored count is ahead of its lives is made anew.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from grove.api.durations import parse_duration
+from grove.api.meta import Condition, find_condition, is_condition_true
+from grove.api.pod import pod_finished_at, pod_started_at
+from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetStatus, ReplicaRestarts, SetPhase
+from grove.api.reasons import ConditionType, EventReason, Reason
+from grove.api.times import ceil_second
+from grove.planner.actions import Emit, Patch, Severity
+from grove.planner.blueprint import ReplicaBlueprint
+from grove.planner.recreation import REPLICA, count_of, live_scale, plan_intent, read_record
+from grove.planner.snapshot import SetContext
+from grove.planner.views import CliqueView, ReplicaView
+
+FINISHED = (SetPhase.SUCCEEDED, SetPhase.FAILED)
+
+
+class ReplicaRun(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one replica of a training set is."""
+
+    index: int
+    # Why it must be restarted now; "": it need not.
+    due: str = ""
+    # Every clique ended well, and says so in its status.
+    is_done: bool = False
+    # Every clique has its minimum of pods that started.
+    is_running: bool = False
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+def run_of(replica: ReplicaView, blueprint: ReplicaBlueprint, due: str) -> ReplicaRun:
+    views = [replica.cliques.get(clique.name) for clique in blueprint.cliques]
+    present = [view for view in views if view is not None]
+    is_whole = len(present) == len(views)
+    starts = [_started_at(view) for view in present]
+    is_running = is_whole and all(start is not None for start in starts)
+    ends = [_finished_at(view) for view in present]
+    return ReplicaRun(
+        index=replica.index,
+        due=due,
+        is_done=is_whole and all(_has_succeeded(view) for view in present),
+        is_running=is_running,
+        started_at=max((start for start in starts if start), default=None) if is_running else None,
+        finished_at=max((end for end in ends if end), default=None),
+    )
+
+
+def _has_succeeded(view: CliqueView) -> bool:
+    return is_condition_true(view.clique.status.conditions, ConditionType.SUCCEEDED)
+
+
+def _started_at(view: CliqueView) -> datetime | None:
+    """When the clique had its minimum of started pods; those that are done and gone had started before."""
+    found = sorted(filter(None, map(pod_started_at, (*view.active, *view.succeeded, *view.failed))))
+    unseen = len(view.done_indices) - len(view.succeeded)
+    if len(found) + max(0, unseen) < view.min_available:
+        return None
+    if not found:
+        return view.clique.metadata.creation_timestamp
+    return found[min(view.min_available, len(found)) - 1]
+
+
+def _finished_at(view: CliqueView) -> datetime | None:
+    ends = [end for pod in view.succeeded if (end := pod_finished_at(pod))]
+    told = find_condition(view.clique.status.conditions, ConditionType.SUCCEEDED)
+    return max(ends) if len(ends) >= view.replicas else told.last_transition_time if told else None
+
+
+def lives_so_far(replica: ReplicaView, blueprint: ReplicaBlueprint) -> int:
+    """How often this replica was recreated, by its gang and by what exists of it."""
+    record = read_record(replica.gangs.get(blueprint.base.name))
+    return max((record.count, *(count_of(view.incarnation) for view in replica.cliques.values())))
+
+
+def is_restart_pending(replica: ReplicaView, blueprint: ReplicaBlueprint, restarts: int) -> bool:
+    """Is there a restart that the set's status counts and that was not begun yet?"""
+    return restarts > lives_so_far(replica, blueprint)
+
+
+def plan_restart_intent(
+    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, restarts: int
+) -> tuple[Patch, ...]:
+    """Recorded on the gang; if somebody took that away, it is made again first."""
+    gang = replica.gangs.get(blueprint.base.name)
+    if gang is None or gang.metadata.is_leaving or not is_restart_pending(replica, blueprint, restarts):
+        return ()
+    which = f"replica {replica.index} is restarted"
+    return (
+        plan_intent(
+            context,
+            gang,
+            [REPLICA],
+            scale=live_scale(replica, blueprint, [REPLICA]),
+            seen=[view.incarnation for view in replica.cliques.values()],
+            reason="it failed and is restarted",
+            announcement=Emit(
+                subject=context.subject,
+                reason=EventReason.REPLICA_DELETED,
+                message=f"{which}: it is torn down and made anew",
+                severity=Severity.WARNING,
+            ),
+        ),
+    )
+
+
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """What a training set's status should say of its run."""
+
+    phase: str
+    start_time: datetime | None
+    restart_count: int
+    replica_restarts: tuple[ReplicaRestarts, ...]
+    failed: Reason | None = None
+    message: str = ""
+    # Replicas that are restarted by this very write, with why.
+    restarting: tuple[ReplicaRun, ...] = ()
+    wake_at: datetime | None = None
+
+
+def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime) -> Course:
+    """The set as a whole: succeeded, failed, or with some replicas to restart."""
+    status = pcs.status
+    starts = [run.started_at for run in runs if run.started_at is not None]
+    # Times on the wire are whole seconds; a deadline never comes early.
+    start_time = status.start_time or (ceil_second(min(starts)) if starts else None)
+    deadline = _deadline(pcs, start_time)
+    course = Course(
+        phase=SetPhase.RUNNING if any(run.is_running for run in runs) else SetPhase.PENDING,
+        start_time=start_time,
+        restart_count=status.restart_count or 0,
+        replica_restarts=status.replica_restarts or (),
+        wake_at=deadline if deadline is not None and deadline > now else None,
+    )
+    is_over = deadline is not None and deadline <= now
+    if len(runs) == pcs.spec.replicas and runs and all(run.is_done for run in runs):
+        last = max((run.finished_at for run in runs if run.finished_at is not None), default=now)
+        if deadline is None or last <= deadline:
+            return msgspec.structs.replace(course, phase=SetPhase.SUCCEEDED, wake_at=None)
+    if is_over:
+        limit = pcs.spec.training_spec.max_runtime if pcs.spec.training_spec else ""
+        return msgspec.structs.replace(
+            course, failed=Reason.MAX_RUNTIME_EXCEEDED, message=f"it ran longer than maxRuntime ({limit})"
+        )
+    due = tuple(run for run in runs if run.due)
+    return _restarted(pcs, course, due) if due else course
+
+
+def _restarted(pcs: PodCliqueSet, course: Course, due: tuple[ReplicaRun, ...]) -> Course:
+    budget = (pcs.spec.training_spec.max_restarts or 0) if pcs.spec.training_spec else 0
+    count = course.restart_count + len(due)
+    if count > budget:
+        why = "; ".join(f"replica {run.index}: {run.due}" for run in due)
+        return msgspec.structs.replace(
+            course,
+            failed=Reason.MAX_RESTARTS_EXCEEDED,
+            message=f"{course.restart_count} of {budget} restarts were used, and it failed again ({why})",
+        )
+    counts = {entry.replica_index: entry.count for entry in course.replica_restarts}
+    for run in due:
+        counts[run.index] = counts.get(run.index, 0) + 1
+    return msgspec.structs.replace(
+        course,
+        restart_count=count,
+        replica_restarts=tuple(ReplicaRestarts(replica_index=i, count=n) for i, n in sorted(counts.items())),
+        restarting=due,
+    )
+
+
+def _deadline(pcs: PodCliqueSet, start_time: datetime | None) -> datetime | None:
+    limit = pcs.spec.training_spec.max_runtime if pcs.spec.training_spec else None
+    return start_time + parse_duration(limit) if start_time is not None and limit else None
+
+
+def restarts_of(status: PodCliqueSetStatus) -> dict[int, int]:
+    return {entry.replica_index: entry.count for entry in status.replica_restarts or ()}
+
+
+def failure_of(status: PodCliqueSetStatus) -> Condition | None:
+    """Why the set failed for good, once that is decided; its pods may not be gone yet."""
+    told = find_condition(status.conditions, ConditionType.FAILED)
+    return told if told is not None and told.status == "True" else None
+
+
+def announcements(pcs: PodCliqueSet, context: SetContext, course: Course) -> Iterable[Emit]:
+    budget = (pcs.spec.training_spec.max_restarts or 0) if pcs.spec.training_spec else 0
+    for run in course.restarting:
+        yield Emit(
+            subject=context.subject,
+            reason=EventReason.REPLICA_RESTARTING,
+            message=f"replica {run.index} is restarted ({course.restart_count} of {budget} restarts used): {run.due}",
+        )
+    if course.failed is not None:
+        yield Emit(
+            subject=context.subject,
+            reason=EventReason.MAX_RUNTIME_EXCEEDED
+            if course.failed is Reason.MAX_RUNTIME_EXCEEDED
+            else EventReason.MAX_RESTARTS_EXCEEDED,
+            message=course.message,
+            severity=Severity.WARNING,
+        )
+    if course.phase == SetPhase.SUCCEEDED and pcs.status.phase != SetPhase.SUCCEEDED:
+        yield Emit(subject=context.subject, reason=EventReason.WORKLOAD_SUCCEEDED, message="every replica ended well")

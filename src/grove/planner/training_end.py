@@ -1,0 +1,50 @@
+"""A training set that is over: nothing is made any more; of a failed one all pods go, and then its phase says so."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from grove.api import labels
+from grove.api.pod import Pod
+from grove.api.podcliqueset import SetPhase
+from grove.api.resources import PODS
+from grove.planner.actions import DeleteMany, Plan, Rank, chain, earliest
+from grove.planner.rollout.clique_level import gone_at
+from grove.planner.snapshot import Snapshot
+from grove.planner.status import course_write
+from grove.planner.training import FINISHED, failure_of
+
+
+def plan_over(snapshot: Snapshot, now: datetime) -> Plan | None:
+    """None: it is not over."""
+    status = snapshot.pcs.status
+    if status.phase in FINISHED:
+        # What completed stays for its logs; what somebody deletes stays deleted.
+        seen = msgspec.structs.replace(status, observed_generation=snapshot.pcs.metadata.generation)
+        return Plan(statuses=course_write(snapshot.pcs, seen))
+    failure = failure_of(status)
+    if failure is None:
+        return None
+    pods = tuple(_pods(snapshot))
+    left = [pod for pod in pods if not pod.metadata.is_leaving]
+    # One that should have left long ago hangs on a node that does not answer: nobody waits for it.
+    leaving = [gone_at(pod) for pod in pods if pod.metadata.is_leaving and now < gone_at(pod)]
+    if left:
+        delete = DeleteMany(
+            resource=PODS,
+            namespace=snapshot.context.namespace,
+            selector=labels.selector(labels.default_labels(snapshot.context.name)),
+            uids=tuple(pod.metadata.uid for pod in left),
+            reason=f"the set failed: {failure.message}",
+        )
+        return Plan(chains=chain("failed", -1, (delete,), rank=Rank.FIRST))
+    if leaving:
+        return Plan(wake_at=earliest(*leaving))
+    return Plan(statuses=course_write(snapshot.pcs, msgspec.structs.replace(status, phase=SetPhase.FAILED)))
+
+
+def _pods(snapshot: Snapshot) -> Iterator[Pod]:
+    for replica in snapshot.replicas:
+        for view in replica.cliques.values():
+            yield from (*view.active, *view.leaving, *view.failed, *view.succeeded)
