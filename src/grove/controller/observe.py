@@ -11,7 +11,7 @@ import msgspec
 from grove.api import labels
 from grove.api.controllerrevision import ControllerRevision
 from grove.api.meta import HasMetadata, Uid
-from grove.api.pod import Pod
+from grove.api.pod import Pod, ended_well
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import PodGang
@@ -59,6 +59,8 @@ class Observer:
         self._cliques: dict[Uid, CliqueView] = {}
         # The last name of each index whose pod vanished; earlier ones are behind it in the row of derived names.
         self._gone_names: dict[Uid, dict[int, str]] = {}
+        # Indices whose pods ended well and vanished before anybody wrote that down.
+        self._done: dict[Uid, set[int]] = {}
         # Children of a set by replica; members of groups are found through their group.
         self._parts: dict[str, dict[Uid, dict[int, dict[Uid, Any]]]] = {}
         # Gangs that do not say which replica they belong to, by set.
@@ -82,7 +84,8 @@ class Observer:
     def remembered_count(self) -> int:
         """Sets, cliques and parts of which something is kept: none of those that are gone."""
         parts = sum(len(sets) for sets in self._parts.values())
-        return len(self._sets) + len(self._cliques) + len(self._gone_names) + len(self._strays) + parts
+        cliques = len(self._cliques) + len(self._gone_names) + len(self._done)
+        return len(self._sets) + cliques + len(self._strays) + len(self._revisions) + parts
 
     # What happened
 
@@ -109,6 +112,7 @@ class Observer:
                 self._mark_clique(known)
         if old is not None and new is None:
             self._gone_names.pop(old.metadata.uid, None)
+            self._done.pop(old.metadata.uid, None)
 
     def _gang_changed(self, old: PodGang | None, new: PodGang | None) -> None:
         for gang in (old, new):
@@ -138,6 +142,8 @@ class Observer:
             # Gone, or taken away from its clique by somebody; either way its name is used up.
             if self._caches.cliques.get(before) is not None:
                 self._gone_names.setdefault(before, {})[pod_index(old)] = old.metadata.name
+                if ended_well(old):
+                    self._done.setdefault(before, set()).add(pod_index(old))
             self._pods_changed(before)
 
     def _pods_changed(self, clique_uid: Uid) -> None:
@@ -263,7 +269,8 @@ class Observer:
             pods = self._caches.pods.owned_by(uid)
             self.touched_count += len(pods)
             gone = frozenset(self._gone_names.get(uid, {}).values())
-            view = self._cliques[uid] = view_clique(clique, pods, gone, is_finite=is_finite)
+            done = frozenset(self._done.get(uid, ()))
+            view = self._cliques[uid] = view_clique(clique, pods, gone, is_finite=is_finite, done_before=done)
         if clique.metadata.controller_uid in rolling_groups:
             return msgspec.structs.replace(view, is_group_rolling=True)
         return view

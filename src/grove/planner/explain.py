@@ -36,6 +36,7 @@ from grove.planner.pods import plan_pods
 from grove.planner.refusals import gang_refusal, has_started, is_below_minima, pods_failure_key
 from grove.planner.sentences import Sentence, cause, counted, named, next_step, note, verb, when
 from grove.planner.snapshot import Snapshot
+from grove.planner.training_story import over_sentences
 from grove.planner.update_story import update_sentences
 from grove.planner.views import CliqueView, ReplicaView
 
@@ -218,6 +219,8 @@ class Explainer:
                   for error in self._snapshot.context.errors),
                 next_step(about, "nothing is changed until the set is corrected."),
             )  # fmt: skip
+        if over := over_sentences(about, pcs):
+            return over
         created = pcs.metadata.creation_timestamp
         waited = int((self._now - created).total_seconds()) if created else 0
         if pcs.status.observed_generation is None and waited >= ATTENTION_SECONDS:

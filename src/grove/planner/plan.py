@@ -13,8 +13,8 @@ from grove.planner.rollout.revisions import plan_revisions
 from grove.planner.snapshot import Snapshot
 from grove.planner.status import LISTED_GANGS, SetFacts, set_status
 from grove.planner.strays import plan_strays
-from grove.planner.training import Course, judge
-from grove.planner.training_end import plan_over
+from grove.planner.training import Course, is_finished, judge
+from grove.planner.training_end import plan_failing
 
 
 def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
@@ -26,8 +26,8 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
     guard = plan_finalizer(snapshot.pcs)
     if guard:
         return Plan(chains=guard)
-    if snapshot.context.is_training and (over := plan_over(snapshot, now)) is not None:
-        return over
+    if snapshot.context.is_training and (failing := plan_failing(snapshot, now)) is not None:
+        return failing
     memo = memo or Memo()
     targets = memo.targets(snapshot)
     retries = Retries(snapshot.failures, now)
@@ -38,6 +38,10 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
     replicas = memo.busy()
     course = judge(snapshot.pcs, memo.runs(), now) if snapshot.context.is_training else None
     status = set_status(snapshot, _add_up(snapshot, memo, replicas, course), now)
+    if is_finished(snapshot.pcs):
+        # What completed stays for its logs; what somebody deletes stays deleted.
+        told = (*(s for replica in replicas for s in replica.statuses), *((status,) if status else ()))
+        return Plan(statuses=told)
     chains = (*revisions, *(c for replica in replicas for c in replica.chains), *plan_strays(snapshot))
     return Plan(
         chains=tuple(sorted(chains, key=lambda chain: chain.rank)),

@@ -138,7 +138,8 @@ def _training_breaches(
 ) -> list[Due]:
     """Whatever breaks, the whole replica is restarted: a training run has no parts that are of use alone."""
     present = [replica.cliques[c.name] for c in blueprint.cliques if recreations.is_present(replica, c)]
-    found = (_clique_due(v, REPLICA, effective_delay(context, v.clique.metadata) or delay) for v in present)
+    own = [effective_delay(context, view.clique.metadata) for view in present]
+    found = (_clique_due(v, REPLICA, delay if d is None else d) for v, d in zip(present, own, strict=True))
     return [breach for breach in found if breach is not None]
 
 

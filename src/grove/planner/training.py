@@ -12,7 +12,7 @@ import msgspec
 from grove.api.durations import parse_duration
 from grove.api.meta import Condition, find_condition, is_condition_true
 from grove.api.pod import pod_finished_at, pod_started_at
-from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetStatus, ReplicaRestarts, SetPhase
+from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetStatus, ReplicaRestarts, SetPhase, WorkloadType
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.times import ceil_second
 from grove.planner.actions import Emit, Patch, Severity
@@ -127,9 +127,20 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     wake_at: datetime | None = None
 
 
+def is_finished(pcs: PodCliqueSet) -> bool:
+    return pcs.spec.workload_type == WorkloadType.TRAINING and pcs.status.phase in FINISHED
+
+
 def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime) -> Course:
     """The set as a whole: succeeded, failed, or with some replicas to restart."""
     status = pcs.status
+    if is_finished(pcs):
+        return Course(
+            phase=status.phase or SetPhase.PENDING,
+            start_time=status.start_time,
+            restart_count=status.restart_count or 0,
+            replica_restarts=status.replica_restarts or (),
+        )
     starts = [run.started_at for run in runs if run.started_at is not None]
     # Times on the wire are whole seconds; a deadline never comes early.
     start_time = status.start_time or (ceil_second(min(starts)) if starts else None)

@@ -1,4 +1,4 @@
-"""A training set that is over: nothing is made any more; of a failed one all pods go, and then its phase says so."""
+"""A training set that failed for good: nothing is made any more, all pods go, and then its phase says so."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,18 +13,14 @@ from grove.planner.actions import DeleteMany, Plan, Rank, chain, earliest
 from grove.planner.rollout.clique_level import gone_at
 from grove.planner.snapshot import Snapshot
 from grove.planner.status import course_write
-from grove.planner.training import FINISHED, failure_of
+from grove.planner.training import failure_of, is_finished
 
 
-def plan_over(snapshot: Snapshot, now: datetime) -> Plan | None:
-    """None: it is not over."""
+def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
+    """None: it has not failed, or all that is left to do was done."""
     status = snapshot.pcs.status
-    if status.phase in FINISHED:
-        # What completed stays for its logs; what somebody deletes stays deleted.
-        seen = msgspec.structs.replace(status, observed_generation=snapshot.pcs.metadata.generation)
-        return Plan(statuses=course_write(snapshot.pcs, seen))
     failure = failure_of(status)
-    if failure is None:
+    if failure is None or is_finished(snapshot.pcs):
         return None
     pods = tuple(_pods(snapshot))
     left = [pod for pod in pods if not pod.metadata.is_leaving]

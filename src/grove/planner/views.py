@@ -117,7 +117,12 @@ def pod_index(pod: Pod) -> int:
 
 
 def view_clique(
-    clique: PodClique, pods: tuple[Pod, ...], gone_names: frozenset[str] = frozenset(), *, is_finite: bool = False
+    clique: PodClique,
+    pods: tuple[Pod, ...],
+    gone_names: frozenset[str] = frozenset(),
+    *,
+    is_finite: bool = False,
+    done_before: frozenset[int] = frozenset(),
 ) -> CliqueView:
     active: list[tuple[int, str, Pod]] = []
     leaving: list[Pod] = []
@@ -156,7 +161,7 @@ def view_clique(
         active_hashes=Counter(template_hash_of(entry[2].metadata) for entry in active),
         gone_names=gone_names,
         is_finite=is_finite,
-        done_indices=frozenset(done.union(clique.status.succeeded_indices)) if is_finite else frozenset(),
+        done_indices=frozenset(done.union(done_before, clique.status.succeeded_indices)) if is_finite else frozenset(),
         finishing_count=finishing_count,
         starting_count=starting_count,
     )

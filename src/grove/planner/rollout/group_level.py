@@ -186,7 +186,7 @@ def _wait_for_minimum(
     return msgspec.structs.replace(
         cause,
         message=f"no further ready replica is taken, because {found}: {cause.message}",
-        since=max(cause.since, progress.update_started_at or _EPOCH),
+        since=max(cause.since or _EPOCH, progress.update_started_at or _EPOCH),
     )
 
 

@@ -13,7 +13,7 @@ from grove.planner.blueprint import CliqueBlueprint, GroupBlueprint, ReplicaBlue
 from grove.planner.recreation import Recreations, Unit
 from grove.planner.rollout.clique_level import CliqueRoll, gone_at, has_old_pods, lingering_pods, roll_clique
 from grove.planner.rollout.group_level import GroupRoll, UnitView, roll_group
-from grove.planner.rollout.waits import Wait
+from grove.planner.rollout.waits import Wait, longest
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
@@ -84,7 +84,7 @@ def roll_replica(
         if roll.needs_look:
             looks += _look_at_group(context, replica, group)
     rolls: tuple[CliqueRoll | GroupRoll, ...] = (*cliques.values(), *groups.values())
-    wait = min((roll.wait for roll in rolls if roll.wait), key=lambda w: (not w.is_hopeless, w.since), default=None)
+    wait = longest(roll.wait for roll in rolls)
     return ReplicaRoll(
         cliques=cliques,
         groups=groups,

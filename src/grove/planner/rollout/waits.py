@@ -1,6 +1,6 @@
 """What a step of an update waits for, and when waiting becomes news: the words of `UpdateStalled`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -21,15 +21,25 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: Reason
     message: str
-    since: datetime
+    # None: it waits for ourselves, who come to it next; if we cannot, a refusal says so.
+    since: datetime | None
     is_hopeless: bool = False
 
     def is_stalled(self, now: datetime) -> bool:
-        return self.is_hopeless or now >= self.stalled_at
+        return self.is_hopeless or (self.stalled_at is not None and now >= self.stalled_at)
 
     @property
-    def stalled_at(self) -> datetime:
-        return self.since + STALLED_AFTER
+    def stalled_at(self) -> datetime | None:
+        return None if self.since is None else self.since + STALLED_AFTER
+
+
+def longest(waits: Iterable[Wait | None]) -> Wait | None:
+    """The one to tell: what cannot heal before what lasts longest."""
+    return min(
+        (wait for wait in waits if wait is not None),
+        key=lambda wait: (not wait.is_hopeless, wait.since is None, wait.since or _EPOCH),
+        default=None,
+    )
 
 
 def wait_for_new_pods(views: Sequence[CliqueView], target: str | None) -> Wait:
@@ -40,23 +50,20 @@ def wait_for_new_pods(views: Sequence[CliqueView], target: str | None) -> Wait:
         for pod in view.active
         if not pod.is_ready and template_hash_of(pod.metadata) == (target or view.template_hash)
     ]
-    if not waiting:
-        since = max((_last_change(view) for view in views), default=_EPOCH)
-        names = ", ".join(view.name for view in views)
-        return Wait(reason=Reason.PODS_NOT_READY, message=f"new pods of {names} do not exist yet", since=since)
-    waits = [_wait_for(pod) for pod in waiting]
-    return min(waits, key=lambda wait: (not wait.is_hopeless, wait.since))
+    of = f" of {', '.join(view.name for view in views)}" if views else ""
+    missing = Wait(reason=Reason.PODS_NOT_READY, message=f"new pods{of} do not exist yet", since=None)
+    return longest(map(_wait_for, waiting)) or missing
 
 
 def wait_for_minimum(view: CliqueView, started_at: datetime | None) -> Wait:
     found = f"{view.ready_count} of at least {view.min_available} pods of {view.name} are ready"
-    unready = [_wait_for(pod) for pod in view.active if not pod.is_ready]
-    cause = min(unready, key=lambda wait: (not wait.is_hopeless, wait.since), default=None)
+    cause = longest(_wait_for(pod) for pod in view.active if not pod.is_ready)
     why = f": {cause.message}" if cause else ""
+    since = (_last_change(view), started_at or _EPOCH, (cause.since if cause else None) or _EPOCH)
     return Wait(
         reason=Reason.MINIMUM_NOT_MET,
         message=f"no further ready pod is taken, because {found}{why}",
-        since=max(_last_change(view), started_at or _EPOCH),
+        since=max(since),
         is_hopeless=cause is not None and cause.is_hopeless,
     )
 
@@ -78,7 +85,10 @@ def _wait_for(pod: Pod) -> Wait:
             return Wait(
                 reason=Reason.PODS_NOT_STARTING, message=f"pod {name}: {trouble}", since=_born(pod), is_hopeless=True
             )
-    return Wait(reason=Reason.PODS_NOT_READY, message=f"pod {name} is not ready yet", since=_born(pod))
+    ready = find_condition(pod.status.conditions, ConditionType.READY)
+    # It may have been ready for long: it is not ready since then.
+    since = max(_born(pod), (ready.last_transition_time if ready else None) or _EPOCH)
+    return Wait(reason=Reason.PODS_NOT_READY, message=f"pod {name} is not ready yet", since=since)
 
 
 def _born(pod: Pod) -> datetime:
