@@ -91,6 +91,9 @@ class Followed:
         )
 
     def trees(self) -> list[SetNode]:
+        return [build_tree(objects) for objects in self.objects()]
+
+    def objects(self) -> list[SetObjects]:
         parts: dict[Uid, Parts] = {}
         for pcs in sorted(self._sets.values(), key=lambda pcs: (pcs.metadata.namespace, pcs.metadata.name)):
             parts[pcs.metadata.uid] = Parts(pcs)
@@ -109,7 +112,7 @@ class Followed:
         for pod in self._pods.values():
             if (mine := owners.get(pod.metadata.controller_uid or Uid(""))) is not None:
                 mine.pods.append(pod)
-        return [build_tree(mine.objects()) for mine in parts.values()]
+        return [mine.objects() for mine in parts.values()]
 
 
 class Parts:

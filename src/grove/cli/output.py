@@ -52,6 +52,11 @@ def height() -> int:
     return max(1, shutil.get_terminal_size().lines - 1)
 
 
+def width() -> int:
+    """Columns of the terminal."""
+    return shutil.get_terminal_size().columns
+
+
 def say(text: str = "") -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

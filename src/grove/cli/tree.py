@@ -105,6 +105,15 @@ class Problem(Wire):
     message: str
 
 
+class Updating(Wire):
+    """An update that is under way, and the replica whose turn it is."""
+
+    replica_index: int | None
+    # Of that replica.
+    updated_pods: int
+    pods: int
+
+
 class SetNode(Wire):
     name: str
     namespace: str
@@ -115,6 +124,7 @@ class SetNode(Wire):
     counts: PodCounts
     created_at: datetime | None
     problems: tuple[Problem, ...] = ()
+    updating: Updating | None = None
     set_replicas: tuple[ReplicaNode, ...] = ()
 
 
@@ -153,7 +163,21 @@ def build_tree(objects: SetObjects) -> SetNode:
         counts=_sum(replica.counts for replica in replicas),
         created_at=pcs.metadata.creation_timestamp,
         problems=_problems(pcs.status.conditions),
+        updating=_updating(objects),
         set_replicas=replicas,
+    )
+
+
+def _updating(objects: SetObjects) -> Updating | None:
+    progress = objects.pcs.status.rolling_update_progress
+    if progress is None or progress.update_started_at is None or progress.update_ended_at is not None:
+        return None
+    index = progress.currently_updating.replica_index if progress.currently_updating else None
+    cliques = [clique for clique in objects.cliques if _index(clique, labels.SET_REPLICA_INDEX) == index]
+    return Updating(
+        replica_index=index,
+        updated_pods=sum(clique.status.updated_replicas for clique in cliques),
+        pods=sum(clique.spec.replicas for clique in cliques),
     )
 
 

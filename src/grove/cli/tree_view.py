@@ -20,6 +20,7 @@ from grove.cli.tree import (
     PodNode,
     ReplicaNode,
     SetNode,
+    Updating,
     is_settled,
 )
 from grove.planner.sentences import when
@@ -70,6 +71,8 @@ def tree_rows(node: SetNode, now: datetime, *, has_hint: bool = True) -> list[Ro
             age=age(node.created_at, now),
         )
     )
+    if node.updating is not None:
+        rows.append((Cell(f"{'│  ' if node.set_replicas else '   '}{_update(node, node.updating)}", Tone.WAITING),))
     rows += _branches(node.set_replicas, "", lambda replica, lead, stem: _replica_rows(replica, lead, stem, now))
     rows += [(Cell(text, tone),) for text, tone in _notes(node, now)]
     if has_hint and not is_settled(node) and node.phase != LEAVING:
@@ -87,8 +90,15 @@ def _notes(node: SetNode, now: datetime) -> Iterator[tuple[str, Tone]]:
         yield f"! {what} is below its minimum: {unit} is torn down {then} unless it recovers", Tone.BAD
     if len(breaches) > _SHOWN_BREACHES:
         yield f"! {len(breaches) - _SHOWN_BREACHES} more are below their minimum", Tone.BAD
-    if node.updated_replicas < node.replicas and node.available_replicas:
+    if node.updating is None and node.updated_replicas < node.replicas and node.available_replicas:
         yield f"{node.updated_replicas} of {node.replicas} replicas run the newest template", Tone.WAITING
+
+
+def _update(node: SetNode, updating: Updating) -> str:
+    done = f"{node.updated_replicas} of {node.replicas} replicas done"
+    if updating.replica_index is None:
+        return f"updating, {done}"
+    return f"updating replica {updating.replica_index}, {updating.updated_pods} of {updating.pods} pods new, {done}"
 
 
 def _breaches(node: SetNode) -> Iterator[tuple[str, str, datetime]]:

@@ -1,0 +1,316 @@
+"""`grove rollout status|history|undo pcs/NAME`: follow an update, look back, go back."""
+
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grove.cli.options import Context, Kubeconfig, Namespace, Output, UsageError, checked_name, parse_target
+from grove.cli.output import Format, is_terminal, say, say_error, say_json, say_part, say_rows, screen, width
+from grove.errors import UserError
+
+if TYPE_CHECKING:
+    from grove.api.revision import Revision
+    from grove.cli.connection import Connection
+    from grove.cli.rolling_back import Stored, Undone
+    from grove.cli.rollout_following import Outcome, Wishes
+    from grove.cli.rollout_progress import Rollout
+
+NAME = "rollout"
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Follow an update, look back, go back.")
+
+
+class Watch(StrEnum):
+    YES = "true"
+    NO = "false"
+
+
+class Notation(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Name = Annotated[str, typer.Argument(help="The set, such as pcs/chat.", metavar="pcs/NAME")]
+WatchOption = Annotated[Watch, typer.Option("--watch", help="Go on until the update is over.")]
+NoWatch = Annotated[bool, typer.Option("--no-watch", help="Look once; the same as --watch=false.")]
+Timeout = Annotated[str, typer.Option("--timeout", help="Give up after, such as 10m.", metavar="DURATION")]
+Pinned = Annotated[int | None, typer.Option("--revision", help="End when another one is newer.", min=1, metavar="N")]
+Shown = Annotated[int | None, typer.Option("--revision", help="Its pod templates.", min=1, metavar="N")]
+NotationOption = Annotated[Notation, typer.Option("--output", "-o", help="`text` for people; `json`, `yaml`.")]
+ToRevision = Annotated[int | None, typer.Option("--to-revision", help="Default: the one before.", min=1, metavar="N")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Then follow the update until it is over.")]
+
+
+@app.command()
+def status(
+    name: Name,
+    watch: WatchOption = Watch.YES,
+    no_watch: NoWatch = False,
+    timeout: Timeout = "",
+    revision: Pinned = None,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Follow the update of a set until it is over."""
+    from grove.cli.connection import run
+    from grove.cli.rollout_following import Wishes
+
+    wishes = Wishes(
+        is_watching=watch is Watch.YES and not no_watch,
+        timeout_seconds=_seconds(timeout),
+        revision=revision,
+    )
+    run(_status(_bare(name), wishes, namespace, kubeconfig, context, output))
+
+
+@app.command()
+def history(
+    name: Name,
+    revision: Shown = None,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: NotationOption = Notation.TEXT,
+) -> None:
+    """List the revisions of a set: what each changed, and how many replicas run it."""
+    from grove.cli.connection import run
+
+    run(_history(_bare(name), revision, namespace, kubeconfig, context, output))
+
+
+@app.command()
+def undo(
+    name: Name,
+    to_revision: ToRevision = None,
+    dry_run: DryRun = False,
+    wait: WaitOption = False,
+    timeout: Timeout = "",
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Put the pod templates of an earlier revision back into a set."""
+    from grove.cli.connection import run
+    from grove.cli.rollout_following import Wishes
+
+    if dry_run and wait:
+        raise UsageError("--wait: a dry run changes nothing, so there is nothing to wait for; leave one out")
+    if timeout and not wait:
+        raise UsageError("--timeout: says how long to --wait; add that, or leave this out")
+    wishes = Wishes(timeout_seconds=_seconds(timeout)) if wait else None
+    run(_undo(_bare(name), to_revision, dry_run, wishes, namespace, kubeconfig, context, output))
+
+
+def _bare(name: str) -> str:
+    """`pcs/chat` is what we print, `chat` what is meant."""
+    if "/" not in name:
+        return checked_name(name)
+    target = parse_target(name)
+    if target.kind != "podcliqueset":
+        raise UsageError(f"{name!r}: sets are updated, and their parts with them; give the name of its set")
+    return target.name
+
+
+def _seconds(text: str) -> float | None:
+    from grove.api.durations import DurationError, parse_duration
+
+    if not text:
+        return None
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except DurationError as error:
+        raise UsageError(f"--timeout: {error}") from error
+    if seconds <= 0:
+        raise UsageError(f"--timeout: {text} is no time at all; write for example 10m, or leave it out")
+    return seconds
+
+
+# --- status ----------------------------------------------------------------------------------------------------------
+
+
+async def _status(
+    name: str, wishes: "Wishes", namespace: str, kubeconfig: Path | None, context: str, output: Format
+) -> None:
+    from grove.cli.connection import connect
+
+    async with connect(kubeconfig, context, namespace) as connection:
+        outcome = await _follow(connection, name, wishes, output)
+    if output is Format.JSON:
+        say_json(outcome.rollout)
+    _check(outcome, wishes)
+
+
+async def _follow(connection: "Connection", name: str, wishes: "Wishes", output: Format) -> "Outcome":
+    from grove.cli.chance import fresh_random
+    from grove.cli.rolling_back import no_such_set
+    from grove.cli.rollout_following import Ending, FollowedRollout, Lines, Picture, Show, follow
+
+    client, clock = connection.client, connection.clock
+    followed = FollowedRollout(client, clock, fresh_random(), namespace=connection.namespace, name=name)
+    # The first look finds out at once what a watch would try again and again: no such set, no such cluster.
+    first = await followed.look_once()
+    if first is None:
+        raise no_such_set(name, connection.namespace)
+    is_moving = wishes.is_watching and not first.is_over and not followed.is_leaving
+    is_drawn = is_moving and output is Format.TEXT and is_terminal()
+    with screen() if is_drawn else nullcontext() as draw:
+        show = Picture(clock, draw) if draw else Lines(clock) if is_moving and output is Format.TEXT else Show()
+        outcome = await follow(followed, first, clock, wishes, show)
+    if output is Format.TEXT and outcome.ending in (Ending.OVER, Ending.LOOKED) and not is_drawn:
+        _say_look(outcome.rollout, connection)
+    return outcome
+
+
+def _say_look(rollout: "Rollout", connection: "Connection") -> None:
+    from grove.cli.rollout_view import progress_line, progress_rows
+
+    if is_terminal() and not rollout.is_over:
+        say_rows(progress_rows(rollout, connection.clock.now(), width()))
+    else:
+        _say_text(progress_line(rollout))
+
+
+def _check(outcome: "Outcome", wishes: "Wishes") -> None:
+    """Raises in words for an update that did not come to its end."""
+    from datetime import timedelta
+
+    from grove.api.durations import format_duration
+    from grove.cli.rollout_following import Ending
+    from grove.cli.rollout_view import waits_for
+
+    rollout = outcome.rollout
+    what = f"pcs/{rollout.name}"
+    match outcome.ending:
+        case Ending.TIMED_OUT:
+            waited = format_duration(timedelta(seconds=wishes.timeout_seconds or 0))
+            raise UserError(f"not done after {waited}: {waits_for(rollout)}")
+        case Ending.SUPERSEDED:
+            raise UserError(
+                f"{what} is at revision {rollout.revision}, not {wishes.revision}; leave --revision out to follow it"
+            )
+        case Ending.LEAVING:
+            raise UserError(f"{what} is being deleted, so its update does not go on; `grove status` shows what is left")
+        case Ending.GONE:
+            raise UserError(f"{what} was deleted, so its update does not go on; `grove status` lists what there is")
+        case _:
+            return
+
+
+# --- history ---------------------------------------------------------------------------------------------------------
+
+
+async def _history(
+    name: str, number: int | None, namespace: str, kubeconfig: Path | None, context: str, output: Notation
+) -> None:
+    from grove.cli.connection import connect
+    from grove.cli.rolling_back import find_revision, read_stored
+
+    async with connect(kubeconfig, context, namespace) as connection:
+        stored = await read_stored(connection, name)
+        if number is not None:
+            _say_revision(name, find_revision(name, stored.revisions, number), output)
+        else:
+            await _say_history(connection, stored, output)
+
+
+def _say_revision(name: str, revision: "Revision", output: Notation) -> None:
+    from grove.api.meta import to_wire
+    from grove.api.yaml_text import spread_text
+
+    template = to_wire(revision.template)
+    if output is Notation.JSON:
+        say_json({"revision": revision.number, **template})
+    else:
+        say_part(f"# pcs/{name} revision {revision.number}\n{spread_text(template)}")
+
+
+async def _say_history(connection: "Connection", stored: "Stored", output: Notation) -> None:
+    from grove.api import labels
+    from grove.api.meta import to_wire
+    from grove.api.resources import PODGANGS
+    from grove.api.yaml_text import spread_text
+    from grove.cli.revisions import asked_revision, asked_template
+    from grove.cli.rollout_history import History, build_history
+    from grove.cli.rollout_progress import running_revisions
+    from grove.cli.rollout_view import history_rows
+
+    pcs = stored.pcs
+    selector = labels.selector(labels.default_labels(pcs.metadata.name))
+    gangs = await connection.client.list(PODGANGS, namespace=pcs.metadata.namespace, label_selector=selector)
+    current = asked_revision(asked_template(pcs), stored.revisions)
+    entries = build_history(stored.revisions, current, running_revisions(pcs, gangs.items))
+    found = History(name=pcs.metadata.name, namespace=pcs.metadata.namespace, revisions=entries)
+    if output is Notation.JSON:
+        say_json(found)
+    elif output is Notation.YAML:
+        say_part(spread_text(to_wire(found)))
+    elif entries:
+        say_rows(history_rows(entries, connection.clock.now(), width() if is_terminal() else None))
+        if current is None:
+            say("The set asks for other templates since; the operator has not stored them yet.")
+    else:
+        what = f"pcs/{found.name}"
+        say(f"{what} has no revisions yet: no operator has looked at it; `grove why {what}` says more")
+
+
+# --- undo ------------------------------------------------------------------------------------------------------------
+
+
+async def _undo(
+    name: str,
+    to_revision: int | None,
+    is_dry_run: bool,
+    wishes: "Wishes | None",
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str,
+    output: Format,
+) -> None:
+    from grove.cli.connection import connect
+    from grove.cli.rolling_back import undo
+
+    async with connect(kubeconfig, context, namespace) as connection:
+        undone = await undo(connection, name, to_revision, is_dry_run=is_dry_run)
+        if output is Format.TEXT:
+            _say_undone(undone)
+        outcome = None if wishes is None else await _follow(connection, name, wishes, output)
+    if output is Format.JSON:
+        say_json({"undo": undone, **({"rollout": outcome.rollout} if outcome else {})})
+    if outcome is not None and wishes is not None:
+        _check(outcome, wishes)
+
+
+def _say_undone(undone: "Undone") -> None:
+    for warning in undone.warnings:
+        say_error(f"Warning: {warning}")
+    for text in _undone(undone):
+        _say_text(text)
+
+
+def _undone(undone: "Undone") -> list[str]:
+    from grove.cli.template_changes import told_changes
+
+    what = f"pcs/{undone.name}"
+    if not undone.is_changed:
+        return [f"{what} already asks for revision {undone.to_revision}, nothing to change"]
+    would = "would go back" if undone.is_dry_run else "goes back"
+    origin = f" from revision {undone.from_revision}" if undone.from_revision is not None else ""
+    is_renamed = undone.becomes_revision != undone.to_revision
+    renamed = f", which becomes revision {undone.becomes_revision}" if is_renamed else ""
+    told = f"{what} {would}{origin} to revision {undone.to_revision}{renamed}"
+    return [told, *(f"  {text}" for text in told_changes(undone.changes))]
+
+
+def _say_text(text: str) -> None:
+    """For people at a terminal, between words."""
+    from grove.cli.rollout_view import wrapped
+
+    for line in wrapped(text, width()) if is_terminal() else [text]:
+        say(line)
