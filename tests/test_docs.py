@@ -117,6 +117,7 @@ def test_the_examples_of_names_are_what_we_build() -> None:
         "PodClique, member of a group": f"`{names.member_clique('p-0-g', 1, 'b')}`",
         "PodGang, base": f"`{names.replica_name('p', 0)}`",
         "PodGang, scaled, of group replica `j`": f"`{names.scaled_gang('p-0-g', 0)}`",
+        "ControllerRevision": f"`{names.revision('p', 'vwj95rr6gtpl')}`",
         "Service, headless; also the pods' subdomain": f"`{names.replica_name('p', 0)}`",
         "address of the Service": f"`{names.service_address('p', 0, 'default')}`",
         "Pod": f"`{pod[: -names.SUFFIX_LENGTH]}` and five characters",
