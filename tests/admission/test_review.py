@@ -12,7 +12,7 @@ from grove.api.defaulting import default_podcliqueset
 from grove.api.meta import JsonObject
 from grove.api.validation.settings import Settings
 from tests.admission.asking import created, texts, updated
-from tests.api.manifests import clique, manifest
+from tests.api.manifests import clique, container, manifest, training
 
 _IN_ORDER = {"cliqueStartupType": "CliqueStartupTypeInOrder"}
 _ORDERED = manifest(template=_IN_ORDER)
@@ -66,6 +66,22 @@ def test_a_changed_template_warns_that_running_pods_keep_theirs() -> None:
     )
 
 
+def test_what_means_nothing_to_a_training_set_is_a_warning() -> None:
+    strategy = {"type": "OnDelete"}
+    answers = [created(training(updateStrategy=strategy, replicas=0)), created(manifest(updateStrategy=strategy))]
+    said = [[text for text in answer.warnings if not text.startswith("spec.workloadType")] for answer in answers]
+    assert said == [
+        [
+            (
+                "spec.replicas: nothing runs without replicas, and a training set cannot be scaled: "
+                "delete it and create one with the size you need"
+            ),
+            "spec.updateStrategy: has no effect: a training set is never updated",
+        ],
+        [],
+    ]
+
+
 def test_an_installation_says_which_schedulers_and_features_it_has() -> None:
     json = manifest(clique(pod={"schedulerName": "mine"}), metadata={"annotations": {"grove.io/mnnvl-group": "one"}})
     equipped = Settings(schedulers=("mine",), default_scheduler="mine")
@@ -86,12 +102,26 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=4,
 )
-_GOOD = manifest(
-    clique("a", labels={"x": "y"}, spec={"autoScalingConfig": {"maxReplicas": 3}}),
-    template={"topologyConstraint": {"pack": {"required": "rack"}}, "resourceSharing": [{"name": "x", "scope": "y"}]},
-    groups=({"name": "g", "cliqueNames": ["a"], "scaleConfig": {"maxReplicas": 2}},),
-    metadata={"annotations": {"a": "b"}},
-    trainingSpec={"maxRuntime": "1h"},
+_PARTS: JsonObject = {
+    "template": {
+        "topologyConstraint": {"pack": {"required": "rack"}},
+        "resourceSharing": [{"name": "x", "scope": "y"}],
+    },
+    "groups": ({"name": "g", "cliqueNames": ["a"], "scaleConfig": {"maxReplicas": 2}},),
+    "metadata": {"annotations": {"a": "b"}},
+    "trainingSpec": {"maxRuntime": "1h", "maxRestarts": 1},
+}
+_CLIQUE = clique(
+    labels={"x": "y"},
+    pod={"restartPolicy": "Never", "containers": [container(restartPolicy="Never")]},
+    spec={"autoScalingConfig": {"maxReplicas": 3}},
+)
+_BODIES = (
+    manifest(_CLIQUE, **_PARTS),
+    {
+        **training(_CLIQUE, **_PARTS),
+        "status": {"phase": "Running", "conditions": [{"type": "Failed", "status": "True"}]},
+    },
 )
 
 
@@ -109,9 +139,10 @@ def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copied
 
 
-@run_settings(max_examples=400, deadline=None)
-@given(st.sampled_from([place for place in _places(_GOOD) if place]), _JSON)
-def test_no_body_breaks_admission(place: tuple[Any, ...], junk: Any) -> None:
-    broken: JsonObject = _with(_GOOD, place, junk)
-    for answer in (created(broken), updated(_GOOD, broken), updated(broken, _GOOD), updated(broken, broken)):
+@run_settings(max_examples=600, deadline=None)
+@given(st.sampled_from([(body, place) for body in _BODIES for place in _places(body) if place]), _JSON)
+def test_no_body_breaks_admission(target: tuple[JsonObject, tuple[Any, ...]], junk: Any) -> None:
+    good, place = target
+    broken: JsonObject = _with(good, place, junk)
+    for answer in (created(broken), updated(good, broken), updated(broken, good), updated(broken, broken)):
         assert answer.is_allowed == (answer.object is not None)

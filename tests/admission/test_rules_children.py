@@ -10,7 +10,7 @@ from grove.api.meta import JsonObject, OwnerReference
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS, TOPOLOGY_BINDINGS, Resource
 from tests.admission.asking import texts
-from tests.api.manifests import decoded, manifest, training
+from tests.api.manifests import container, decoded, manifest, training
 
 OWNER = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "web", "uid": "u1", "controller": True}
 
@@ -25,6 +25,11 @@ def scaling_group(**spec: Any) -> JsonObject:
     return _object(
         "PodCliqueScalingGroup", {"name": "web-0-g", "namespace": "default", "ownerReferences": [OWNER]}, body
     )
+
+
+def disowned(json: JsonObject) -> JsonObject:
+    """The same without owners: as one writes it who wants to slip past."""
+    return {**json, "metadata": {key: value for key, value in json["metadata"].items() if key != "ownerReferences"}}
 
 
 def binding(*domains: str, schedulers: tuple[str, ...] = (), keys: tuple[str, ...] = ()) -> JsonObject:
@@ -140,16 +145,82 @@ def test_a_child_is_never_scaled_below_its_minimum(
     assert texts(written(resource, new, old, subresource=subresource)) == errors
 
 
+_OF_TRAINING = 'Forbidden: it belongs to training set "web", which cannot be'
+_CREATE_ANOTHER = "delete the set and create one with the"
+_NO_SCALING = f"spec.replicas: {_OF_TRAINING} scaled: {_CREATE_ANOTHER} size you need"
+_OTHER_IMAGE = {"containers": [container(image="other")]}
+
+
+@pytest.mark.parametrize(
+    ("resource", "old", "new", "errors"),
+    [
+        pytest.param(PODCLIQUES, podclique(), podclique(replicas=4), [_NO_SCALING], id="a clique scaled out"),
+        pytest.param(PODCLIQUES, podclique(), podclique(replicas=2), [_NO_SCALING], id="a clique scaled in"),
+        pytest.param(PODCLIQUES, podclique(), podclique(replicas=1), [_NO_SCALING], id="a clique below its minimum"),
+        pytest.param(
+            PODCLIQUES, podclique(), disowned(podclique(replicas=4)), [_NO_SCALING], id="a clique scaled and disowned"
+        ),
+        pytest.param(
+            PODCLIQUES,
+            podclique(),
+            podclique(podSpec=_OTHER_IMAGE),
+            [f"spec.podSpec: {_OF_TRAINING} updated: {_CREATE_ANOTHER} pods you need"],
+            id="another image in a clique",
+        ),
+        pytest.param(
+            PODCLIQUES,
+            podclique(),
+            podclique(autoScalingConfig={"maxReplicas": 4}),
+            [f"spec.autoScalingConfig: {_OF_TRAINING} scaled: remove it"],
+            id="an autoscaler for a clique",
+        ),
+        pytest.param(GROUPS, scaling_group(), scaling_group(replicas=4), [_NO_SCALING], id="a group scaled out"),
+        pytest.param(GROUPS, scaling_group(), scaling_group(replicas=1), [_NO_SCALING], id="a group below its minimum"),
+        pytest.param(
+            GROUPS,
+            scaling_group(),
+            disowned(scaling_group(replicas=4)),
+            [_NO_SCALING],
+            id="a group scaled and disowned",
+        ),
+        pytest.param(PODCLIQUES, podclique(), podclique(minAvailable=1), [], id="what is neither size nor template"),
+        pytest.param(
+            PODCLIQUES,
+            podclique(autoScalingConfig={"maxReplicas": 4}),
+            podclique(autoScalingConfig={"maxReplicas": 4}, minAvailable=1),
+            [],
+            id="an autoscaler that was there already",
+        ),
+    ],
+)
+def test_a_child_of_a_training_set_keeps_its_size_and_its_pods(
+    resource: Resource[Any], old: JsonObject, new: JsonObject, errors: list[str]
+) -> None:
+    assert texts(written(resource, new, old, lookup=owned_by(training()))) == errors
+
+
 @pytest.mark.parametrize(
     ("resource", "old", "new"),
-    [(PODCLIQUES, podclique(), podclique(replicas=4)), (GROUPS, scaling_group(), scaling_group(replicas=4))],
-    ids=["clique", "group"],
+    [
+        pytest.param(PODCLIQUES, podclique(), podclique(replicas=4), id="a clique scaled"),
+        pytest.param(PODCLIQUES, podclique(), podclique(podSpec=_OTHER_IMAGE), id="another image in a clique"),
+        pytest.param(
+            PODCLIQUES, podclique(), podclique(autoScalingConfig={"maxReplicas": 4}), id="an autoscaler for a clique"
+        ),
+        pytest.param(GROUPS, scaling_group(), scaling_group(replicas=4), id="a group scaled"),
+    ],
 )
-def test_a_child_of_a_training_set_is_not_scaled(resource: Resource[Any], old: JsonObject, new: JsonObject) -> None:
-    refused = written(resource, new, old, lookup=owned_by(training()))
-    accepted = written(resource, new, old, lookup=owned_by(manifest()))
-    message = 'spec.replicas: Forbidden: set "web" is a training set and does not scale'
-    assert (texts(refused), texts(accepted)) == ([message], [])
+@pytest.mark.parametrize("inference", [manifest(), manifest(template={"terminationDelay": "1h"})])
+def test_a_child_of_an_inference_set_may_change(
+    resource: Resource[Any], old: JsonObject, new: JsonObject, inference: JsonObject
+) -> None:
+    assert texts(written(resource, new, old, lookup=owned_by(inference))) == []
+
+
+def test_a_child_of_a_training_set_that_is_leaving_is_never_held_up() -> None:
+    old, new = podclique(), podclique(replicas=4)
+    old["metadata"] = {**old["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert texts(written(PODCLIQUES, new, old, lookup=owned_by(training()))) == []
 
 
 def test_a_group_without_counts_gets_those_of_its_schema() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from grove.api.meta import JsonObject
 from tests.admission.asking import refusals
-from tests.api.manifests import clique, group, manifest, training
+from tests.api.manifests import clique, container, group, manifest, training
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,28 @@ def test_a_set_with_bad_termination_delay_is_refused(json: JsonObject, errors: l
             id="pods that always restart",
         ),
         pytest.param(
+            training(clique(pod={"containers": [container(), container(name="b", restartPolicy="Always")]})),
+            [
+                (
+                    'spec.template.cliques[0].spec.podSpec.containers[1].restartPolicy: Invalid value: "Always": '
+                    "training would never end: write Never or OnFailure"
+                )
+            ],
+            id="a container that always restarts",
+        ),
+        pytest.param(
             training(clique(spec={"autoScalingConfig": {"maxReplicas": 3}})),
-            ["spec.template.cliques[0].spec.autoScalingConfig: Forbidden: training sets do not scale: remove it"],
+            ["spec.template.cliques[0].spec.autoScalingConfig: Forbidden: a training set cannot be scaled: remove it"],
             id="a scaled clique",
         ),
         pytest.param(
             training(groups=(group("g", "a", scaleConfig={"maxReplicas": 3}),)),
-            [("spec.template.podCliqueScalingGroups[0].scaleConfig: Forbidden: training sets do not scale: remove it")],
+            [
+                (
+                    "spec.template.podCliqueScalingGroups[0].scaleConfig: Forbidden: "
+                    "a training set cannot be scaled: remove it"
+                )
+            ],
             id="a scaled group",
         ),
         pytest.param(

@@ -145,6 +145,12 @@ def test_a_set_with_bad_shape_is_refused(json: JsonObject, errors: list[str]) ->
             training(trainingSpec={"maxRuntime": "1s", "maxRestarts": 0}), id="a training set at its lowest limits"
         ),
         pytest.param(training(clique(pod={"restartPolicy": "OnFailure"})), id="training pods restarted in place"),
+        pytest.param(
+            training(clique(pod={"initContainers": [container(name="b", restartPolicy="Always")]})),
+            id="a training pod with a sidecar",
+        ),
+        pytest.param(training(template={"terminationDelay": "5m"}), id="a training set that waits"),
+        pytest.param(training(trainingSpec={}), id="a training set without limits"),
         pytest.param(manifest(clique(pod={"restartPolicy": "Never"})), id="any restart policy for inference"),
         pytest.param(
             manifest(clique("a", spec={"startsAfter": ["zz"]})), id="startsAfter does not count without explicit order"

@@ -4,10 +4,12 @@ import pytest
 
 from grove.api.meta import JsonObject
 from tests.admission.asking import texts, updated
-from tests.api.manifests import claim, clique, explicit, group, manifest, share, training
+from tests.api.manifests import claim, clique, container, explicit, group, manifest, share, training
 
 _FIXED = "never changes: write the old value again, or make a new set"
-_TRAINING = "is fixed for the life of a training set: make a new set"
+_NO_SCALING = "a training set cannot be scaled: delete it and create one with the size you need"
+_NO_UPDATE = "a training set cannot be updated: delete it and create one with the pods you need"
+_NO_CUT = "delete the set to end it early"
 _MNNVL = "grove.io/mnnvl-group"
 TWO = (clique("a"), clique("b"))
 IN_ORDER = {"cliqueStartupType": "CliqueStartupTypeInOrder"}
@@ -184,47 +186,132 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
         pytest.param(
             training(),
             training(replicas=2),
-            [f"spec.replicas: Forbidden: {_TRAINING}"],
+            [f"spec.replicas: Forbidden: {_NO_SCALING}"],
             id="a training set scaled",
         ),
         pytest.param(
             training(),
             training(clique(spec={"replicas": 3})),
-            [f"spec.template.cliques[0].spec.replicas: Forbidden: {_TRAINING}"],
+            [f"spec.template.cliques[0].spec.replicas: Forbidden: {_NO_SCALING}"],
             id="a training clique scaled",
         ),
         pytest.param(
             training(groups=(group("g", "a"),)),
             training(groups=(group("g", "a", replicas=2),)),
-            [f"spec.template.podCliqueScalingGroups[0].replicas: Forbidden: {_TRAINING}"],
+            [f"spec.template.podCliqueScalingGroups[0].replicas: Forbidden: {_NO_SCALING}"],
             id="a training group scaled",
         ),
         pytest.param(
             training(),
-            training(clique(pod={"hostNetwork": True})),
-            [f"spec.template.cliques[0]: Forbidden: the pod template {_TRAINING}"],
-            id="a training template changed",
+            manifest(),
+            ['spec.workloadType: Invalid value: "Inference": never changes: make a new set'],
+            id="training becomes inference",
         ),
         pytest.param(
-            training(),
-            training(template={"priorityClassName": "high"}),
-            [f"spec.template.cliques[0]: Forbidden: the pod template {_TRAINING}"],
+            training(*TWO),
+            training(clique("b"), clique("a", pod={"containers": [container(image="other")]})),
+            [f"spec.template.cliques[1].spec.podSpec: Forbidden: {_NO_UPDATE}"],
+            id="a training image changed, and the order of cliques",
+        ),
+        pytest.param(
+            training(*TWO),
+            training(clique("a", labels={"x": "y"}), clique("b", annotations={"x": "y"}, pod={"hostNetwork": True})),
+            [
+                f"spec.template.cliques[0].labels: Forbidden: {_NO_UPDATE}",
+                f"spec.template.cliques[1].annotations: Forbidden: {_NO_UPDATE}",
+                f"spec.template.cliques[1].spec.podSpec: Forbidden: {_NO_UPDATE}",
+            ],
+            id="every changed part of training templates",
+        ),
+        pytest.param(
+            training(*TWO),
+            training(*TWO, template={"priorityClassName": "high"}),
+            [f"spec.template.priorityClassName: Forbidden: {_NO_UPDATE}"],
             id="a training priority changed",
         ),
         pytest.param(
-            training(trainingSpec={"maxRuntime": "2h", "maxRestarts": 2}),
-            training(trainingSpec={"maxRuntime": "1h", "maxRestarts": 1}),
+            training(clique(pod={"priorityClassName": "x"}), template={"priorityClassName": "x"}),
+            training(clique(pod={"priorityClassName": "y"})),
+            [f"spec.template.cliques[0].spec.podSpec: Forbidden: {_NO_UPDATE}"],
+            id="a training priority that shows when the set's is gone",
+        ),
+        pytest.param(
+            training(clique(pod={"priorityClassName": "x"}), template={"priorityClassName": "high"}),
+            training(clique(pod={"priorityClassName": "y"}, labels={"x": "y"}), template={"priorityClassName": "high"}),
+            [f"spec.template.cliques[0].labels: Forbidden: {_NO_UPDATE}"],
+            id="training labels, and a priority that means nothing below the set's",
+        ),
+        pytest.param(
+            training(),
+            training(clique(spec={"autoScalingConfig": {"maxReplicas": 3}})),
+            ["spec.template.cliques[0].spec.autoScalingConfig: Forbidden: a training set cannot be scaled: remove it"],
+            id="an autoscaler for a training clique later",
+        ),
+        pytest.param(
+            training(),
+            training(clique(pod={"restartPolicy": "Always"})),
             [
-                "spec.trainingSpec.maxRuntime: Forbidden: may only be raised: delete the set to end it early",
-                "spec.trainingSpec.maxRestarts: Forbidden: may only be raised: delete the set to end it early",
+                (
+                    'spec.template.cliques[0].spec.podSpec.restartPolicy: Invalid value: "Always": '
+                    "training would never end: write Never or OnFailure"
+                ),
+                f"spec.template.cliques[0].spec.podSpec: Forbidden: {_NO_UPDATE}",
+            ],
+            id="training pods that always restart later",
+        ),
+        pytest.param(
+            training(trainingSpec={"maxRuntime": "2h", "maxRestarts": 2}),
+            training(trainingSpec={"maxRuntime": "1h59m", "maxRestarts": 1}),
+            [
+                f"spec.trainingSpec.maxRuntime: Forbidden: may only be raised (now 2h): {_NO_CUT}",
+                f"spec.trainingSpec.maxRestarts: Forbidden: may only be raised (now 2): {_NO_CUT}",
             ],
             id="training limits lowered",
         ),
         pytest.param(
+            training(),
+            training(trainingSpec={"maxRuntime": "1000h"}),
+            [f"spec.trainingSpec.maxRuntime: Forbidden: may only be raised (now no limit): {_NO_CUT}"],
+            id="a training time limit added later",
+        ),
+        pytest.param(
+            training(trainingSpec={"maxRestarts": 1}),
+            training(),
+            [f"spec.trainingSpec.maxRestarts: Forbidden: may only be raised (now 1): {_NO_CUT}"],
+            id="training restarts taken away",
+        ),
+        pytest.param(
+            training(trainingSpec={"maxRuntime": "2h"}),
+            training(trainingSpec={"maxRuntime": "-1h"}),
+            ['spec.trainingSpec.maxRuntime: Invalid value: "-1h": must be greater than 0, or absent for no limit'],
+            id="a training time limit turned into nonsense",
+        ),
+        pytest.param(
             with_phase(training(trainingSpec={"maxRestarts": 1}), "Failed"),
             training(trainingSpec={"maxRestarts": 2}),
-            ["spec.trainingSpec: Forbidden: the set is finished: make a new set"],
-            id="training limits raised after the end",
+            ["spec.trainingSpec: Forbidden: the set has ended (Failed): make a new set"],
+            id="training limits raised after the failure",
+        ),
+        pytest.param(
+            with_phase(training(trainingSpec={"maxRuntime": "1h"}), "Succeeded"),
+            training(),
+            ["spec.trainingSpec: Forbidden: the set has ended (Succeeded): make a new set"],
+            id="training limits lifted after the success",
+        ),
+        pytest.param(
+            {**training(), "status": {"phase": "Running", "conditions": [{"type": "Failed", "status": "True"}]}},
+            training(trainingSpec={"maxRestarts": 2}),
+            ["spec.trainingSpec: Forbidden: the set has ended (Failed): make a new set"],
+            id="training limits raised while the pods of a failed set go",
+        ),
+        pytest.param(
+            with_phase(training(), "Succeeded"),
+            training(clique(pod={"hostNetwork": True}), replicas=2),
+            [
+                f"spec.replicas: Forbidden: {_NO_SCALING}",
+                f"spec.template.cliques[0].spec.podSpec: Forbidden: {_NO_UPDATE}",
+            ],
+            id="a finished training set started again",
         ),
     ],
 )
@@ -271,6 +358,35 @@ def test_what_never_changes_is_refused(old: JsonObject, new: JsonObject, errors:
             id="training limits raised",
         ),
         pytest.param(
+            with_phase(training(), "Running"),
+            training(trainingSpec={"maxRestarts": 1}),
+            id="training restarts added",
+        ),
+        pytest.param(
+            training(trainingSpec={"maxRuntime": "1h"}),
+            training(trainingSpec={"maxRuntime": "60m", "maxRestarts": 0}),
+            id="training limits written in another way",
+        ),
+        pytest.param(
+            with_phase(training(trainingSpec={"maxRuntime": "1h"}), "Failed"),
+            training(trainingSpec={"maxRuntime": "60m"}),
+            id="training limits written in another way after the end",
+        ),
+        pytest.param(
+            training(*TWO, template={"priorityClassName": "high"}),
+            training(*(clique(name, pod={"priorityClassName": "high"}) for name in "ba")),
+            id="the same training pods written in another way",
+        ),
+        pytest.param(
+            training(groups=(group("g", "a"),)),
+            training(
+                groups=(group("g", "a", terminationDelay="1m"),),
+                template={"terminationDelay": "2m", "headlessServiceConfig": {"publishNotReadyAddresses": False}},
+            ),
+            id="what of training is neither size nor template",
+        ),
+        pytest.param(training(), training(updateStrategy={"type": "OnDelete"}), id="the strategy of a training set"),
+        pytest.param(
             with_phase(training(trainingSpec={"maxRuntime": "1h"}), "Running"),
             training(),
             id="the training time limit lifted",
@@ -292,6 +408,7 @@ def test_a_minimum_left_out_of_an_update_keeps_its_value() -> None:
 
 
 BROKEN = clique("a", spec={"replicas": 1, "minAvailable": 2})
+ENDLESS = clique("a", pod={"restartPolicy": "Always"}, spec={"autoScalingConfig": {"maxReplicas": 3}})
 
 
 @pytest.mark.parametrize(
@@ -328,6 +445,24 @@ BROKEN = clique("a", spec={"replicas": 1, "minAvailable": 2})
             id="a body that was never readable may lose its finalizer",
         ),
         pytest.param(manifest(replicas="x"), manifest(replicas=1), [], id="a repair of an unreadable body"),
+        pytest.param(
+            training(ENDLESS, trainingSpec={"maxRuntime": "1d"}),
+            training(ENDLESS, trainingSpec={"maxRuntime": "1d", "maxRestarts": 1}),
+            [],
+            id="a training set that was already wrong",
+        ),
+        pytest.param(
+            training(trainingSpec={"maxRuntime": "1d"}),
+            training(trainingSpec={"maxRuntime": "24h"}),
+            [],
+            id="a repair of a training time limit",
+        ),
+        pytest.param(
+            manifest(trainingSpec={"maxRestarts": 1}),
+            manifest(trainingSpec={"maxRestarts": 1}, replicas=2),
+            [],
+            id="training limits of an inference set",
+        ),
         pytest.param(
             manifest(replicas="x"),
             manifest(replicas=-1),

@@ -12,7 +12,7 @@ import pytest
 from grove.admission.certificates import Due
 from grove.admission.server import LARGEST_BODY
 from grove.api.meta import JsonObject
-from grove.api.resources import PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS
 from grove.cluster.patches.json_patch import apply_json_patch
 from grove.installation.webhooks import (
     AUTHORIZER_PATH,
@@ -24,7 +24,7 @@ from grove.installation.webhooks import (
 )
 from grove.kube.errors import ApiError
 from tests.admission.asking import created, updated
-from tests.admission.test_rules_children import binding, podclique
+from tests.admission.test_rules_children import binding, disowned, podclique, scaling_group
 from tests.admission.webhook_server import Asked, asking, question
 from tests.api.manifests import clique, manifest, training
 
@@ -236,16 +236,32 @@ def test_a_scale_to_zero_says_so_by_leaving_the_count_out() -> None:
     asking(story)
 
 
+async def training_family(asked: Asked) -> tuple[Any, Any, Any, Any]:
+    """A training set, a clique of it, a group of it, and a member of that group."""
+    pcs = await asked.user.create(PODCLIQUESETS, "default", training())
+    child = await asked.user.create(PODCLIQUES, "default", owned(podclique(), "PodCliqueSet", pcs))
+    group = await asked.user.create(GROUPS, "default", owned(scaling_group(), "PodCliqueSet", pcs))
+    member = owned(podclique(), "PodCliqueScalingGroup", group)
+    member["metadata"]["name"] = "web-0-g-0-a"
+    return pcs, child, group, await asked.user.create(PODCLIQUES, "default", member)
+
+
+def owned(json: JsonObject, kind: str, owner: Any) -> JsonObject:
+    """The object with this controller, which is of that kind."""
+    reference = {"apiVersion": "grove.io/v1alpha1", "kind": kind, "controller": True}
+    reference |= {"name": owner.metadata.name, "uid": owner.metadata.uid}
+    return {**json, "metadata": {**json["metadata"], "ownerReferences": [reference]}}
+
+
 def test_a_training_set_and_its_children_are_never_scaled() -> None:
     async def story(asked: Asked) -> None:
-        pcs = await asked.user.create(PODCLIQUESETS, "default", training())
-        json = podclique()
-        json["metadata"]["ownerReferences"][0] = {**json["metadata"]["ownerReferences"][0], "uid": pcs.metadata.uid}
-        child = await asked.user.create(PODCLIQUES, "default", json)
-        whole, part = await scaled(asked, PCS, pcs, 4), await scaled(asked, "podcliques", child, 4)
-        assert [one["status"]["details"]["causes"][0]["message"] for one in (whole, part)] == [
-            "Forbidden: is fixed for the life of a training set: make a new set",
-            'Forbidden: set "web" is a training set and does not scale',
+        pcs, child, group, member = await training_family(asked)
+        asked_for = ((PCS, pcs), ("podcliques", child), ("podcliquescalinggroups", group), ("podcliques", member))
+        answers = [await scaled(asked, plural, obj, 4) for plural, obj in asked_for]
+        of_set = 'it belongs to training set "web", which cannot be scaled: delete the set and create one'
+        assert [one["status"]["details"]["causes"][0]["message"] for one in answers] == [
+            "Forbidden: a training set cannot be scaled: delete it and create one with the size you need",
+            *(f"Forbidden: {of_set} with the size you need" for _ in range(3)),
         ]
 
     asking(story)
@@ -275,15 +291,28 @@ def test_a_scale_that_cannot_be_looked_up_has_no_verdict() -> None:
     asking(story)
 
 
-def test_a_child_of_a_training_set_is_not_edited_either() -> None:
+@pytest.mark.parametrize("changed", [{"replicas": 4}, {"podSpec": {"containers": [{"name": "other"}]}}])
+@pytest.mark.parametrize("keeps_owner", [True, False])
+def test_a_child_of_a_training_set_is_not_edited_either(changed: JsonObject, keeps_owner: bool) -> None:
     async def story(asked: Asked) -> None:
-        pcs = await asked.user.create(PODCLIQUESETS, "default", training())
-        old, new = podclique(), podclique(replicas=4)
-        owner = {"kind": "PodCliqueSet", "name": "web", "uid": pcs.metadata.uid, "controller": True}
-        for json in (old, new):
-            json["metadata"]["ownerReferences"] = [owner]
-        response = (await asked.ask(VALIDATE_CLIQUE_PATH, question("podcliques", new, old))).response
-        assert response["status"]["details"]["causes"][0]["reason"] == "FieldValueForbidden"
+        pcs, *_ = await training_family(asked)
+        old, new = (owned(podclique(**spec), "PodCliqueSet", pcs) for spec in ({}, changed))
+        answer = await asked.ask(
+            VALIDATE_CLIQUE_PATH, question("podcliques", new if keeps_owner else disowned(new), old)
+        )
+        (cause,) = answer.response["status"]["details"]["causes"]
+        assert (cause["reason"], cause["field"]) == ("FieldValueForbidden", f"spec.{next(iter(changed))}")
+
+    asking(story)
+
+
+def test_a_child_whose_set_was_replaced_by_another_is_judged_as_nobodys() -> None:
+    async def story(asked: Asked) -> None:
+        pcs, *_ = await training_family(asked)
+        await asked.user.delete(PODCLIQUESETS, "default", "web")
+        await asked.user.create(PODCLIQUESETS, "default", training())
+        old, new = (owned(podclique(**spec), "PodCliqueSet", pcs) for spec in ({}, {"replicas": 4}))
+        assert (await asked.ask(VALIDATE_CLIQUE_PATH, question("podcliques", new, old))).response["allowed"] is True
 
     asking(story)
 

@@ -53,6 +53,31 @@ def test_every_kind_has_its_names_scope_and_subresources() -> None:
     ]
 
 
+def test_a_set_is_listed_with_its_phase_and_restarts_after_the_columns_that_tools_know() -> None:
+    columns = CRDS[0]["spec"]["versions"][0]["additionalPrinterColumns"]
+    assert [(column["name"], column.get("priority", 0)) for column in columns] == [
+        ("Replicas", 0),
+        ("Available", 0),
+        ("Updated", 0),
+        ("PCLQs-Updated", 0),
+        ("PCLQs-Total", 0),
+        ("PCSGs-Updated", 0),
+        ("PCSGs-Total", 0),
+        ("Phase", 0),
+        ("Restarts", 0),
+        ("Age", 0),
+    ]
+
+
+def test_the_limits_of_training_are_held_to_their_types() -> None:
+    limits = object_schema(PODCLIQUESETS)["properties"]["spec"]["properties"]["trainingSpec"]["properties"]
+    kept = {name: {key: field[key] for key in field if key != "description"} for name, field in limits.items()}
+    assert kept == {
+        "maxRuntime": {"type": "string"},
+        "maxRestarts": {"type": "integer", "format": "int32", "minimum": 0},
+    }
+
+
 @pytest.mark.parametrize("resource", KINDS, ids=lambda resource: resource.kind)
 def test_every_field_has_a_description(resource: Resource[Any]) -> None:
     assert list(_undescribed(own_schema(resource), resource.kind)) == []

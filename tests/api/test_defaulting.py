@@ -82,6 +82,13 @@ _GROUP = "spec.template.podCliqueScalingGroups.0"
         pytest.param(
             training(template={"terminationDelay": "5m"}), "spec.template.terminationDelay", "5m", id="unless it waits"
         ),
+        pytest.param(
+            training(clique(pod={"restartPolicy": "OnFailure"})),
+            f"{_CLIQUE}.podSpec.restartPolicy",
+            "OnFailure",
+            id="a restart policy of training that was chosen",
+        ),
+        pytest.param(training(trainingSpec={}), "spec.trainingSpec", {}, id="no restarts are not written down"),
     ],
 )
 def test_an_absent_field_gets_its_default(json: JsonObject, path: str, value: object) -> None:
@@ -95,6 +102,10 @@ def test_a_field_without_a_default_stays_absent(field: str) -> None:
 
 def test_no_update_strategy_stays_none() -> None:
     assert "updateStrategy" not in default_podcliqueset(manifest())["spec"]
+
+
+def test_no_limits_of_training_stay_none() -> None:
+    assert "trainingSpec" not in default_podcliqueset(training())["spec"]
 
 
 def test_defaulting_twice_changes_nothing_more() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grove.api.meta import JsonObject
-from tests.conformance.talk import POD_SPEC, Talk, clique
+from tests.conformance.talk import POD_SPEC, TABLE, Talk, clique
 from tests.conformance.words import MODIFIED
 
 GROVE = "grove.io/v1alpha1"
@@ -160,6 +160,30 @@ async def test_words_of_a_list_are_known(api: Talk) -> None:
 async def test_defaults_of_the_schema_are_filled_in(api: Talk) -> None:
     answer = await api.create("podcliquesets", pcs("a", {"cliques": [member()]}))
     assert answer.spec["replicas"] == 0
+
+
+async def test_restarts_of_a_training_set_are_not_negative(api: Talk) -> None:
+    body = pcs("a", {"cliques": [member()]})
+    body["spec"] |= {"workloadType": "Training", "trainingSpec": {"maxRestarts": -1}}
+    answer = await api.post(api.at("podcliquesets"), body)
+    problem = "spec.trainingSpec.maxRestarts: Invalid value: -1: spec.trainingSpec.maxRestarts in body should be"
+    assert answer.refusal == (
+        422, "Invalid", f'PodCliqueSet.grove.io "a" is invalid: {problem} greater than or equal to 0'
+    )  # fmt: skip
+
+
+async def test_a_set_is_listed_with_its_phase_and_restarts(api: Talk) -> None:
+    await api.create("podcliquesets", pcs("a", {"cliques": [member()]}))
+    for status, cells in (
+        ({}, [None, None]),
+        ({"phase": "Running", "restartCount": 0}, ["Running", 0]),
+        ({"phase": "Failed", "restartCount": 2}, ["Failed", 2]),
+    ):
+        await api.merge(api.at("podcliquesets", "a", "status"), {"status": status})
+        table = (await api.get(api.at("podcliquesets"), accept=TABLE)).body
+        (row,) = table["rows"]
+        assert [column["name"] for column in table["columnDefinitions"]][-3:] == ["Phase", "Restarts", "Age"]
+        assert row["cells"][-3:-1] == cells
 
 
 async def test_numbers_and_texts_are_both_good_where_the_schema_says_so(api: Talk) -> None:

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Iterator
 from functools import partial
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -179,6 +180,8 @@ NOT_REACHED = (
     ("spec.template.topologyConstraint", "Invalid"),
     ("metadata.annotations[grove.io/mnnvl-group]", "Invalid"),
     ("spec.replicas", "Forbidden"),
+    ("spec.podSpec", "Forbidden"),
+    ("spec.autoScalingConfig", "Forbidden"),
 )
 
 
@@ -293,17 +296,96 @@ def test_a_set_is_scaled_to_nothing_and_back(kubectl: Kubectl) -> None:
         assert kubectl.json("get", "pcs/breathing")["spec"]["replicas"] == replicas
 
 
-def test_a_training_set_and_its_children_are_never_scaled(kubectl: Kubectl) -> None:
-    _create(kubectl, training(name="trained"))
-    uid = kubectl.json("get", "pcs/trained")["metadata"]["uid"]
-    owner = {**podclique()["metadata"]["ownerReferences"][0], "name": "trained", "uid": uid}
-    _create(kubectl, in_namespace(PODCLIQUES, podclique(), "default", name="trained-0-a", ownerReferences=[owner]))
-    whole = kubectl.attempt("scale", "pcs/trained", "--replicas=2")
-    part = kubectl.attempt("scale", "pclq/trained-0-a", "--replicas=4")
-    edited = kubectl.attempt("patch", "pclq/trained-0-a", "--type=merge", "-p", '{"spec":{"replicas":4}}')
-    assert "spec.replicas: Forbidden: is fixed for the life of a training set" in whole.err
-    for ran in (part, edited):
-        assert 'spec.replicas: Forbidden: set "trained" is a training set and does not scale' in ran.err
+def _child_of(kubectl: Kubectl, owner: str, resource: Resource[Any], json: JsonObject, name: str) -> JsonObject:
+    """An object whose controller is `Kind/name`, which exists."""
+    kind, _, owner_name = owner.partition("/")
+    uid = kubectl.json("get", owner)["metadata"]["uid"]
+    reference = {"apiVersion": "grove.io/v1alpha1", "kind": kind, "name": owner_name, "uid": uid, "controller": True}
+    return in_namespace(resource, json, "default", name=name, ownerReferences=[reference])
+
+
+@pytest.fixture
+def trained(kubectl: Kubectl) -> Iterator[Kubectl]:
+    """A training set `trained` with a clique, a group, and a member of it."""
+    _create(kubectl, training(name="trained", trainingSpec={"maxRestarts": 1}))
+    for owner, resource, json, name in (
+        ("PodCliqueSet/trained", PODCLIQUES, podclique(), "trained-0-a"),
+        ("PodCliqueSet/trained", GROUPS, scaling_group(), "trained-0-g"),
+        ("PodCliqueScalingGroup/trained-0-g", PODCLIQUES, podclique(), "trained-0-g-0-b"),
+    ):
+        _create(kubectl, _child_of(kubectl, owner, resource, json, name))
+    yield kubectl
+    for name in ("pclq/trained-0-g-0-b", "pcsg/trained-0-g", "pclq/trained-0-a", "pcs/trained"):
+        kubectl("delete", name, "--ignore-not-found")
+
+
+OF_TRAINING = 'Forbidden: it belongs to training set "trained", which cannot be'
+
+
+def test_a_training_set_and_its_children_are_never_scaled(trained: Kubectl) -> None:
+    of_child = f"spec.replicas: {OF_TRAINING} scaled: delete the set and create one with the size you need"
+    expected = {
+        "pcs/trained": "spec.replicas: Forbidden: a training set cannot be scaled: delete it and create one with",
+        "pclq/trained-0-a": of_child,
+        "pcsg/trained-0-g": of_child,
+        "pclq/trained-0-g-0-b": of_child,
+    }
+    for name, words in expected.items():
+        before = trained.json("get", name)["spec"]["replicas"]
+        scaled = trained.attempt("scale", name, "--replicas=4")
+        edited = trained.attempt("patch", name, "--type=merge", "-p", '{"spec":{"replicas":4}}')
+        assert (scaled.code, edited.code) == (1, 1)
+        assert (words in scaled.err, words in edited.err) == (True, True), (scaled.err, edited.err)
+        assert trained.json("get", name)["spec"]["replicas"] == before
+
+
+def test_the_pods_of_a_training_clique_are_not_changed_directly(trained: Kubectl) -> None:
+    for patch, words in (
+        ({"podSpec": {"hostNetwork": True}}, f"spec.podSpec: {OF_TRAINING} updated"),
+        ({"autoScalingConfig": {"maxReplicas": 4}}, f"spec.autoScalingConfig: {OF_TRAINING} scaled: remove it"),
+    ):
+        body = msgspec.json.encode({"spec": patch}).decode()
+        assert words in trained.attempt("patch", "pclq/trained-0-a", "--type=merge", "-p", body).err
+
+
+def test_a_training_child_does_not_slip_away_by_losing_its_owner(trained: Kubectl) -> None:
+    patch = '{"metadata":{"ownerReferences":null},"spec":{"replicas":4}}'
+    ran = trained.attempt("patch", "pclq/trained-0-a", "--type=merge", "-p", patch)
+    assert f"spec.replicas: {OF_TRAINING} scaled" in ran.err
+
+
+def test_the_limits_of_a_training_set_are_raised_until_it_has_ended(trained: Kubectl) -> None:
+    def limited(restarts: int) -> Ran:
+        body = f'{{"spec":{{"trainingSpec":{{"maxRestarts":{restarts}}}}}}}'
+        return trained.attempt("patch", "pcs/trained", "--type=merge", "-p", body)
+
+    raised, lowered = limited(3), limited(2)
+    trained(
+        "patch", "pcs/trained", "--subresource=status", "--type=merge", "-p",
+        '{"status":{"phase":"Succeeded","updatedReplicas":0,"availableReplicas":0}}',
+    )  # fmt: skip
+    late = limited(4)
+    assert (raised.code, lowered.code, late.code) == (0, 1, 1)
+    assert "spec.trainingSpec.maxRestarts: Forbidden: may only be raised (now 3)" in lowered.err
+    assert "spec.trainingSpec: Forbidden: the set has ended (Succeeded): make a new set" in late.err
+
+
+def test_a_training_set_is_deleted_and_so_are_its_children(trained: Kubectl) -> None:
+    for name in ("pclq/trained-0-a", "pcsg/trained-0-g", "pcs/trained"):
+        trained("delete", name)
+        assert "NotFound" in trained.attempt("get", name).err
+
+
+def test_a_stored_training_set_has_its_defaults(kubectl: Kubectl) -> None:
+    wanted = training(name="training-defaults", trainingSpec={"maxRuntime": "1h"})
+    ran = _create(kubectl, wanted)
+    spec = kubectl.json("get", "pcs/training-defaults")["spec"]
+    expected = created(wanted)
+    assert expected.object is not None
+    assert spec == expected.object["spec"]
+    assert (spec["template"]["terminationDelay"], spec["trainingSpec"]) == ("0s", {"maxRuntime": "1h"})
+    assert spec["template"]["cliques"][0]["spec"]["podSpec"]["restartPolicy"] == "Never"
+    assert [f"Warning: {warning}" for warning in expected.warnings] == ran.err.splitlines()
 
 
 def test_a_clique_is_judged_when_it_is_edited(kubectl: Kubectl) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
+from grove.api.resources import PODCLIQUESETS, PODS
 from grove.errors import UserError
 from grove.kube.errors import ApiError
 from grove.sim.clock import run_virtual
@@ -151,16 +151,6 @@ def test_a_field_that_is_not_carried_out_yet_is_warned_about() -> None:
         assert [warning.partition(":")[0] for warning in applied.warnings] == ["spec.workloadType"]
 
     run(story, operator=None)
-
-
-def test_a_clique_is_judged_by_the_set_that_owns_it() -> None:
-    async def story(world: World) -> None:
-        await world.apply(training_set())
-        await world.settle()
-        with pytest.raises(ApiError, match='set "small" is a training set and does not scale'):
-            await world.scale(PODCLIQUES, "small-0-worker", 3)
-
-    run(story, nodes=3)
 
 
 def test_a_file_of_manifests_is_applied_in_order_and_once_more_without_harm(tmp_path: Path) -> None:

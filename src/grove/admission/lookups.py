@@ -35,7 +35,7 @@ async def lookup_for(client: Client, request: AdmissionRequest) -> Lookup:
     match request.plural:
         case PODCLIQUESETS.plural:
             return await _topology_lookup(client, request)
-        case PODCLIQUES.plural | GROUPS.plural if _changes_replicas(request):
+        case PODCLIQUES.plural | GROUPS.plural if _changes_spec(request):
             return await _owner_lookup(client, request)
         case _:
             return Lookup()
@@ -77,16 +77,13 @@ def _topology_names(pcs: JsonObject | None) -> list[str]:
     return [name for name in names if isinstance(name, str) and name]
 
 
-def _changes_replicas(request: AdmissionRequest) -> bool:
-    if request.old is None:
-        return False
-    before, after = _object(request.old.get("spec")), _object(_object(request.object).get("spec"))
-    return before.get("replicas") != after.get("replicas")
+def _changes_spec(request: AdmissionRequest) -> bool:
+    return request.old is not None and request.old.get("spec") != _object(request.object).get("spec")
 
 
 async def _owner_lookup(client: Client, request: AdmissionRequest) -> Lookup:
     """The set of a clique or group, found through its controller: the set itself, or the group above a clique."""
-    child = _controller_of(_object(request.object))
+    child = _controller_of(_object(request.old))
     pcs = None if child is None else await _owner_set(client, request.namespace, child)
 
     def owner_set(namespace: str, owner: OwnerReference) -> PodCliqueSet | None:

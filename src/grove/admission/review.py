@@ -10,7 +10,7 @@ import msgspec
 
 from grove.api.admission import AdmissionAnswer, AdmissionRequest, Operation
 from grove.api.defaulting import default_podcliqueset, default_scaling_group
-from grove.api.fielderrors import FieldError, forbidden
+from grove.api.fielderrors import FieldError
 from grove.api.meta import HasMetadata, JsonObject, OwnerReference, without_nulls
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet, WorkloadType
@@ -25,6 +25,7 @@ from grove.api.validation.settings import FindBinding, Settings
 from grove.api.validation.shape import Reading, read
 from grove.api.validation.topology import topology_warnings
 from grove.api.validation.topologybinding import topology_binding_errors
+from grove.api.validation.training import training_clique_changes, training_group_changes, training_warnings
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -54,10 +55,12 @@ def review(
             return _review_set(request, lookup, settings)
         case PODCLIQUES.group, PODCLIQUES.plural:
             new = without_nulls(request.object)
-            return _review_child(PODCLIQUES, new, request, podclique_errors, _training_check(lookup))
+            change_rule = _of_training(lookup, training_clique_changes)
+            return _review_child(PODCLIQUES, new, request, podclique_errors, change_rule)
         case GROUPS.group, GROUPS.plural:
             new = default_scaling_group(request.object)
-            return _review_child(GROUPS, new, request, scaling_group_errors, _training_check(lookup))
+            change_rule = _of_training(lookup, training_group_changes)
+            return _review_child(GROUPS, new, request, scaling_group_errors, change_rule)
         case PODGANGS.group, PODGANGS.plural:
             return _review_child(PODGANGS, without_nulls(request.object), request, lambda _: ())
         case TOPOLOGY_BINDINGS.group, TOPOLOGY_BINDINGS.plural:
@@ -89,7 +92,7 @@ def _warnings(old: PodCliqueSet | None, new: PodCliqueSet, lookup: Lookup) -> tu
         return ()
     changes = () if old is None else unbuilt_changes(old, new)
     topology = topology_warnings(new.spec.template, lookup.topology_binding)
-    return (*(str(field) for field in (*unbuilt_fields(new), *changes)), *topology)
+    return (*(str(field) for field in (*unbuilt_fields(new), *changes)), *topology, *training_warnings(new.spec))
 
 
 ChangeRule = Callable[[Any, Any], Iterable[FieldError]]
@@ -113,26 +116,30 @@ def _review_child(
     if errors and old.object is not None:
         errors = new_errors(errors, _joined(old.errors, tuple(rules(old.object))))
     if change_rule is not None and new.object is not None and old.object is not None:
-        errors = _joined(errors, tuple(change_rule(old.object, new.object)))
+        errors = _joined(tuple(change_rule(old.object, new.object)), errors)
     return _answer(new_json, errors)
 
 
-def _training_check(lookup: Lookup) -> ChangeRule:
-    """Replicas of a training set's children never change; the set is found through the owner."""
+def _of_training(lookup: Lookup, rule: Callable[[Any, Any, str], Iterable[FieldError]]) -> ChangeRule:
+    """A rule for children of training sets: it needs the name of the set.
+
+    The set is found through the owner that the child had: a write that also takes the owner away is not let off.
+    """
 
     def errors(old: PodClique | PodCliqueScalingGroup, new: PodClique | PodCliqueScalingGroup) -> Iterable[FieldError]:
-        if old.spec.replicas == new.spec.replicas or lookup.owner_set is None:
-            return
-        owner = next((owner for owner in new.metadata.owner_references if owner.controller), None)
-        pcs = lookup.owner_set(new.metadata.namespace, owner) if owner else None
-        if pcs is not None and pcs.spec.workload_type == WorkloadType.TRAINING:
-            yield forbidden("spec.replicas", f'set "{pcs.metadata.name}" is a training set and does not scale')
+        owner = next((owner for owner in old.metadata.owner_references if owner.controller), None)
+        if owner is None or lookup.owner_set is None:
+            return ()
+        pcs = lookup.owner_set(old.metadata.namespace, owner)
+        if pcs is None or pcs.spec.workload_type != WorkloadType.TRAINING:
+            return ()
+        return rule(old, new, pcs.metadata.name)
 
     return errors
 
 
 def _joined(first: tuple[FieldError, ...], second: tuple[FieldError, ...]) -> tuple[FieldError, ...]:
-    """All errors, but a place is blamed for its shape or for its meaning, not for both; nor what lies inside it."""
+    """All errors; but a place that the first blame is not blamed by the second too, nor is what lies inside it."""
     blamed = tuple(error.path for error in first)
     inside = tuple(path + separator for path in blamed for separator in ".[")
     return first + tuple(e for e in second if e.path not in blamed and not e.path.startswith(inside))

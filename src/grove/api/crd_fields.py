@@ -127,7 +127,9 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         ),
     },
     podcliqueset.TrainingSpec: {
-        "maxRuntime": _notes("The longest time from the first start to the end, restarts included."),
+        "maxRuntime": _notes(
+            "The longest time from the first start to the end, restarts included, such as 24h; no limit if absent."
+        ),
         "maxRestarts": _notes("How many restarts all replicas together may use; 0 if absent.", minimum=0),
     },
     podcliqueset.HeadlessServiceConfig: {
@@ -202,7 +204,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "headlessServiceConfig": _notes("The Service that gives pods their DNS names."),
         "topologyConstraint": _TOPOLOGY,
         "terminationDelay": _notes(
-            "How long a gang may stay below its minimum before it is torn down; absent: for ever."
+            "How long a gang may stay below its minimum before it is torn down; absent: for ever, in training 0s."
         ),
         "resourceClaimTemplates": _notes("Resource claim templates that resourceSharing may name."),
         "resourceSharing": _notes("Resource claims shared within the set."),
@@ -263,7 +265,12 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "rollingUpdateProgress": _notes("What the rolling update is doing."),
         "phase": _notes("How far the set is.", enum=[str(p) for p in podcliqueset.SetPhase]),
         "restartCount": _notes("Restarts used by a training set."),
+        "replicaRestarts": _notes("The restarts by replica."),
         "startTime": _notes("When the first replica of a training set ran."),
+    },
+    podcliqueset.ReplicaRestarts: {
+        "replicaIndex": _notes("The replica that was restarted."),
+        "count": _notes("How often."),
     },
     podcliqueset.PodCliqueSet: {
         "spec": _must("What the user wants."),

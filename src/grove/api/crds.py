@@ -35,6 +35,8 @@ _COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("PCLQs-Total", "integer", ".status.updateProgress.totalPodCliquesCount"),
         ("PCSGs-Updated", "integer", ".status.updateProgress.updatedPodCliqueScalingGroupsCount"),
         ("PCSGs-Total", "integer", ".status.updateProgress.totalPodCliqueScalingGroupsCount"),
+        ("Phase", "string", ".status.phase"),
+        ("Restarts", "integer", ".status.restartCount"),
     ),
     "podcliques": (
         ("MinAvail", "integer", ".spec.minAvailable"),

@@ -36,20 +36,34 @@ class Reading(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def read(resource: Resource[T], json: JsonObject) -> Reading[T]:
-    """Decode metadata and spec, and check their shape. Of the status only the phase matters to rules."""
+    """Decode metadata and spec, and check their shape. Of the status, phase and conditions matter to rules."""
     spec_schema = own_schema(resource)["properties"]["spec"]
     errors = tuple(_errors(json["spec"], spec_schema, "spec") if "spec" in json else _missing("spec", spec_schema))
-    status = json.get("status")
-    phase = status.get("phase") if isinstance(status, dict) else None
     judged = {"metadata": json.get("metadata", {}), "spec": json.get("spec", {})}
-    if isinstance(phase, str):
-        judged["status"] = {"phase": phase}
+    if status := _judged_status(json.get("status")):
+        judged["status"] = status
     try:
         decoded = msgspec.convert(judged, type=resource.view)
     except msgspec.ValidationError as error:
         known = (*_metadata_errors(judged["metadata"]), *errors)
         return Reading(object=None, errors=known or (decoding_error(error),))
     return Reading(object=decoded, errors=errors)
+
+
+def _judged_status(status: object) -> JsonObject:
+    """What can be read of it: whoever writes a spec cannot help a damaged status."""
+    if not isinstance(status, dict):
+        return {}
+    phase, conditions = status.get("phase"), status.get("conditions")
+    judged: JsonObject = {"phase": phase} if isinstance(phase, str) else {}
+    known = [
+        {"type": condition["type"], "status": condition["status"]}
+        for condition in (conditions if isinstance(conditions, list) else ())
+        if isinstance(condition, dict)
+        and isinstance(condition.get("type"), str)
+        and isinstance(condition.get("status"), str)
+    ]
+    return {**judged, "conditions": known} if known else judged
 
 
 def _metadata_errors(metadata: object) -> Iterator[FieldError]:

@@ -1,14 +1,37 @@
-"""What a training set may not do: run for ever, change while it runs, or scale."""
+"""What a training set may not do: run for ever, change while it runs, or scale. The same for its cliques and groups.
+
+A running job cannot take over another template or another size: its workers have agreed on both. Whoever needs them
+makes a new set.
+"""
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
+
+import msgspec
 
 from grove.api.durations import DurationError, parse_duration
 from grove.api.fielderrors import FieldError, forbidden, invalid
-from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetSpec, SetPhase, SetTemplate, TrainingSpec, WorkloadType
+from grove.api.meta import JsonObject, is_condition_true
+from grove.api.podclique import PodClique, PodCliqueSpec
+from grove.api.podcliqueset import (
+    CliqueTemplate,
+    PodCliqueSet,
+    PodCliqueSetSpec,
+    PodCliqueSetStatus,
+    SetPhase,
+    SetTemplate,
+    TrainingSpec,
+    WorkloadType,
+)
+from grove.api.reasons import ConditionType
+from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.api.template_hash import canonical_template
 
-_FIXED = "is fixed for the life of a training set: make a new set"
+_NO_SCALING = "a training set cannot be scaled: delete it and create one with the size you need"
+_NO_UPDATE = "a training set cannot be updated: delete it and create one with the pods you need"
+_NO_AUTOSCALING = "a training set cannot be scaled: remove it"
+_NO_END = "training would never end: write Never or OnFailure"
 
 
 def training_errors(spec: PodCliqueSetSpec) -> Iterator[FieldError]:
@@ -20,14 +43,22 @@ def training_errors(spec: PodCliqueSetSpec) -> Iterator[FieldError]:
         yield from _limit_errors(spec.training_spec)
     for i, clique in enumerate(spec.template.cliques):
         at = f"spec.template.cliques[{i}].spec"
-        if clique.spec.pod_spec.get("restartPolicy") == "Always":
-            yield invalid(f"{at}.podSpec.restartPolicy", "Always", "training would never end: write Never or OnFailure")
+        yield from _ending_errors(clique.spec.pod_spec, f"{at}.podSpec")
         if clique.spec.auto_scaling_config is not None:
-            yield forbidden(f"{at}.autoScalingConfig", "training sets do not scale: remove it")
+            yield forbidden(f"{at}.autoScalingConfig", _NO_AUTOSCALING)
     for i, group in enumerate(spec.template.pod_clique_scaling_groups):
         if group.scale_config is not None:
-            at = f"spec.template.podCliqueScalingGroups[{i}].scaleConfig"
-            yield forbidden(at, "training sets do not scale: remove it")
+            yield forbidden(f"spec.template.podCliqueScalingGroups[{i}].scaleConfig", _NO_AUTOSCALING)
+
+
+def training_warnings(spec: PodCliqueSetSpec) -> Iterator[str]:
+    """What is legal in a training set and means nothing there."""
+    if spec.workload_type != WorkloadType.TRAINING:
+        return
+    if spec.replicas == 0:
+        yield f"spec.replicas: nothing runs without replicas, and {_NO_SCALING}"
+    if spec.update_strategy is not None:
+        yield "spec.updateStrategy: has no effect: a training set is never updated"
 
 
 def training_change_errors(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldError]:
@@ -37,10 +68,29 @@ def training_change_errors(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[Fie
     if new.spec.workload_type != WorkloadType.TRAINING:
         return
     if old.spec.replicas != new.spec.replicas:
-        yield forbidden("spec.replicas", _FIXED)
-    yield from _template_changes(old.spec.template, new.spec.template)
-    is_finished = old.status.phase in (SetPhase.SUCCEEDED, SetPhase.FAILED)
-    yield from _limit_changes(old.spec.training_spec, new.spec.training_spec, is_finished)
+        yield forbidden("spec.replicas", _NO_SCALING)
+    yield from _count_changes(old.spec.template, new.spec.template)
+    yield from _pod_changes(old.spec.template, new.spec.template)
+    yield from _limit_changes(old, new)
+
+
+def training_clique_changes(old: PodClique, new: PodClique, set_name: str) -> Iterator[FieldError]:
+    """A clique of the training set of that name, edited or scaled directly."""
+    yield from _child_scaled(old.spec.replicas, new.spec.replicas, set_name)
+    if _pods_of(old.spec.pod_spec) != _pods_of(new.spec.pod_spec):
+        detail = f'it belongs to training set "{set_name}", which cannot be updated: delete the set and create one'
+        yield forbidden("spec.podSpec", f"{detail} with the pods you need")
+    scaling = new.spec.auto_scaling_config
+    if scaling is not None and scaling != old.spec.auto_scaling_config:
+        detail = f'it belongs to training set "{set_name}", which cannot be scaled: remove it'
+        yield forbidden("spec.autoScalingConfig", detail)
+
+
+def training_group_changes(
+    old: PodCliqueScalingGroup, new: PodCliqueScalingGroup, set_name: str
+) -> Iterator[FieldError]:
+    """A group of the training set of that name, edited or scaled directly."""
+    yield from _child_scaled(old.spec.replicas, new.spec.replicas, set_name)
 
 
 def _limit_errors(limits: TrainingSpec) -> Iterator[FieldError]:
@@ -55,39 +105,101 @@ def _limit_errors(limits: TrainingSpec) -> Iterator[FieldError]:
         yield invalid("spec.trainingSpec.maxRestarts", limits.max_restarts, "must be at least 0")
 
 
-def _template_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
-    cliques = {clique.name: clique for clique in old.cliques}
+def _ending_errors(pod_spec: JsonObject, at: str) -> Iterator[FieldError]:
+    """A pod ends when its containers do. Init containers that always restart are sidecars: they end with the others."""
+    if pod_spec.get("restartPolicy") == "Always":
+        yield invalid(f"{at}.restartPolicy", "Always", _NO_END)
+    containers: Any = pod_spec.get("containers")
+    for i, container in enumerate(containers if isinstance(containers, list) else ()):
+        if isinstance(container, dict) and container.get("restartPolicy") == "Always":
+            yield invalid(f"{at}.containers[{i}].restartPolicy", "Always", _NO_END)
+
+
+def _count_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
+    cliques = {clique.name: clique.spec.replicas for clique in old.cliques}
     for i, clique in enumerate(new.cliques):
-        before = cliques.get(clique.name)
-        if before is None:
-            continue
-        at = f"spec.template.cliques[{i}]"
-        if before.spec.replicas != clique.spec.replicas:
-            yield forbidden(f"{at}.spec.replicas", _FIXED)
-        if canonical_template(before, old.priority_class_name) != canonical_template(clique, new.priority_class_name):
-            yield forbidden(at, f"the pod template {_FIXED}")
-    groups = {group.name: group for group in old.pod_clique_scaling_groups}
+        if cliques.get(clique.name, clique.spec.replicas) != clique.spec.replicas:
+            yield forbidden(f"spec.template.cliques[{i}].spec.replicas", _NO_SCALING)
+    groups = {group.name: group.replicas for group in old.pod_clique_scaling_groups}
     for i, group in enumerate(new.pod_clique_scaling_groups):
-        if group.name in groups and groups[group.name].replicas != group.replicas:
-            yield forbidden(f"spec.template.podCliqueScalingGroups[{i}].replicas", _FIXED)
+        if groups.get(group.name, group.replicas) != group.replicas:
+            yield forbidden(f"spec.template.podCliqueScalingGroups[{i}].replicas", _NO_SCALING)
 
 
-def _limit_changes(old: TrainingSpec | None, new: TrainingSpec | None, is_finished: bool) -> Iterator[FieldError]:
-    """Limits may be raised while the set lives; no maxRuntime means no limit, no maxRestarts means none."""
-    before, after = old or TrainingSpec(), new or TrainingSpec()
+def _pod_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
+    """Where pods would become others. What makes the same pods may be written in another way."""
+    before = {clique.name: clique for clique in old.cliques}
+    changed = [
+        (f"spec.template.cliques[{i}]", before[clique.name], clique)
+        for i, clique in enumerate(new.cliques)
+        if clique.name in before
+        and canonical_template(before[clique.name], old.priority_class_name)
+        != canonical_template(clique, new.priority_class_name)
+    ]
+    if any(
+        canonical_template(then, old.priority_class_name) != canonical_template(then, new.priority_class_name)
+        for _, then, _ in changed
+    ):
+        yield forbidden("spec.template.priorityClassName", _NO_UPDATE)
+    for at, then, now in changed:
+        yield from _changed_parts(at, then, now, new.priority_class_name)
+
+
+def _changed_parts(at: str, then: CliqueTemplate, now: CliqueTemplate, priority_class: str) -> Iterator[FieldError]:
+    """One part after the other is taken over: where the pods become others, it is because of that part."""
+    relabelled = msgspec.structs.replace(then, labels=now.labels)
+    annotated = msgspec.structs.replace(relabelled, annotations=now.annotations)
+    steps = (
+        (f"{at}.labels", then, relabelled),
+        (f"{at}.annotations", relabelled, annotated),
+        (f"{at}.spec.podSpec", annotated, now),
+    )
+    for path, one, other in steps:
+        if canonical_template(one, priority_class) != canonical_template(other, priority_class):
+            yield forbidden(path, _NO_UPDATE)
+
+
+def _limit_changes(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldError]:
+    """Limits may be raised until the set has ended. No maxRuntime means no limit, no maxRestarts means 0."""
+    before, after = old.spec.training_spec or TrainingSpec(), new.spec.training_spec or TrainingSpec()
     runtime_before, runtime_after = _runtime(before), _runtime(after)
     restarts_before, restarts_after = before.max_restarts or 0, after.max_restarts or 0
-    if is_finished and (runtime_before, restarts_before) != (runtime_after, restarts_after):
-        yield forbidden("spec.trainingSpec", "the set is finished: make a new set")
+    outcome = _outcome(old.status)
+    if outcome is not None:
+        if (runtime_before, restarts_before) != (runtime_after, restarts_after):
+            yield forbidden("spec.trainingSpec", f"the set has ended ({outcome}): make a new set")
         return
-    if runtime_after < runtime_before:
-        yield forbidden("spec.trainingSpec.maxRuntime", "may only be raised: delete the set to end it early")
-    if restarts_after < restarts_before:
-        yield forbidden("spec.trainingSpec.maxRestarts", "may only be raised: delete the set to end it early")
+    advice = "delete the set to end it early"
+    if runtime_before is not None and runtime_after is not None and runtime_after < runtime_before:
+        now = before.max_runtime or "no limit"
+        yield forbidden("spec.trainingSpec.maxRuntime", f"may only be raised (now {now}): {advice}")
+    if 0 <= restarts_after < restarts_before:
+        yield forbidden("spec.trainingSpec.maxRestarts", f"may only be raised (now {restarts_before}): {advice}")
 
 
-def _runtime(limits: TrainingSpec) -> timedelta:
-    try:
-        return timedelta.max if limits.max_runtime is None else parse_duration(limits.max_runtime)
-    except DurationError:
+def _outcome(status: PodCliqueSetStatus) -> str | None:
+    """How the set ended. It has failed as soon as the condition says so; the phase follows when its pods are gone."""
+    if status.phase in (SetPhase.SUCCEEDED, SetPhase.FAILED):
+        return status.phase
+    return SetPhase.FAILED if is_condition_true(status.conditions, ConditionType.FAILED) else None
+
+
+def _runtime(limits: TrainingSpec) -> timedelta | None:
+    """None: it makes no sense, and is neither more nor less than another."""
+    if limits.max_runtime is None:
         return timedelta.max
+    try:
+        runtime = parse_duration(limits.max_runtime)
+    except DurationError:
+        return None
+    return runtime if runtime > timedelta(0) else None
+
+
+def _child_scaled(before: int, after: int, set_name: str) -> Iterator[FieldError]:
+    if before != after:
+        detail = f'it belongs to training set "{set_name}", which cannot be scaled: delete the set and create one'
+        yield forbidden("spec.replicas", f"{detail} with the size you need")
+
+
+def _pods_of(pod_spec: JsonObject) -> bytes:
+    return canonical_template(CliqueTemplate(spec=PodCliqueSpec(pod_spec=pod_spec)), "")
