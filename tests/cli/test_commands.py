@@ -104,11 +104,12 @@ def test_what_is_no_longer_written_is_removed_and_what_others_wrote_stays(up: Up
 
 
 def test_warnings_reach_the_user_and_json_holds_them(up: Up) -> None:
-    manifest = small_set("warned", workloadType="Training")
+    manifest = small_set("warned", workloadType="Training", updateStrategy={"type": "OnDelete"})
     said = up.grove("apply", "-f", "-", given=manifest)
     assert (said.code, said.out) == (0, "podcliqueset/warned created\n")
-    assert said.err.startswith("Warning: spec.workloadType: ")
-    other = up.grove("apply", "-f", "-", "-o", "json", given=small_set("warned-too", workloadType="Training"))
+    assert said.err.startswith("Warning: spec.updateStrategy")
+    again = small_set("warned-too", workloadType="Training", updateStrategy={"type": "OnDelete"})
+    other = up.grove("apply", "-f", "-", "-o", "json", given=again)
     assert other.json()["warnings"] == [said.err.removeprefix("Warning: ").rstrip("\n")]
     assert other.err == ""
 

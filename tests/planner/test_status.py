@@ -505,13 +505,13 @@ class TestASet:
         assert [error["code"] for error in write.patch["lastErrors"]] == [code]
 
     def test_names_fields_that_are_accepted_but_not_carried_out(self) -> None:
-        observed = pcs(spec={"workload_type": "Training"})
+        observed = pcs(template={"clique_startup_type": "CliqueStartupTypeInOrder"})
         write = set_write(observed)
         assert write is not None
         (found,) = write.patch["conditions"]
         assert (found["type"], found["status"], found["reason"]) == ("FieldsNotCarriedOut", "True", "NotCarriedOutYet")
         assert [part.partition(":")[0] for part in found["message"].split("; ")] == [
-            "spec.workloadType",
+            "spec.template.cliqueStartupType",
         ]
         assert [emit.reason for emit in write.on_success] == [EventReason.FIELDS_NOT_CARRIED_OUT]
         plain = msgspec.structs.replace(after(observed, write), spec=pcs().spec)

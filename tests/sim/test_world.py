@@ -138,17 +138,16 @@ def test_an_invalid_set_is_refused_and_nothing_is_created() -> None:
     run(story, nodes=1)
 
 
-def training_set() -> dict[str, Any]:
+def ordered_set() -> dict[str, Any]:
     manifest = small_set()
-    manifest["spec"]["workloadType"] = "Training"
-    manifest["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["restartPolicy"] = "Never"
+    manifest["spec"]["template"]["cliqueStartupType"] = "CliqueStartupTypeInOrder"
     return manifest
 
 
 def test_a_field_that_is_not_carried_out_yet_is_warned_about() -> None:
     async def story(world: World) -> None:
-        (applied,) = await world.apply(training_set())
-        assert [warning.partition(":")[0] for warning in applied.warnings] == ["spec.workloadType"]
+        (applied,) = await world.apply(ordered_set())
+        assert [warning.partition(":")[0] for warning in applied.warnings] == ["spec.template.cliqueStartupType"]
 
     run(story, operator=None)
 

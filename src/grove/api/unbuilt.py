@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from grove.api.labels import MNNVL_GROUP
 from grove.api.meta import Wire
-from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate, StartupType, WorkloadType
+from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate, StartupType
 
 
 class UnbuiltField(Wire):
@@ -21,7 +21,6 @@ class UnbuiltField(Wire):
 _NO_STARTUP_ORDER = "start-up order is not carried out yet: cliques start in any order"
 _NO_AUTOSCALING = "autoscaling is not carried out yet: no autoscaler is created, scale by hand"
 _NO_SHARING = "resource sharing is not carried out yet: no resource claims are created"
-_NO_TRAINING = "training is not carried out yet: pods that end are replaced as those of an inference set"
 _NO_MNNVL = "multi-node NVLink is not carried out yet: no compute domain is created"
 _NO_TOPOLOGY = "topology constraints are not carried out yet: pods are placed anywhere"
 _NO_RESCALE = "a changed count does not touch existing children: scale them"
@@ -44,10 +43,6 @@ def unbuilt_changes(old: PodCliqueSet, new: PodCliqueSet) -> tuple[UnbuiltField,
 def _in_set(pcs: PodCliqueSet) -> Iterator[tuple[str, str]]:
     if MNNVL_GROUP in pcs.metadata.annotations:
         yield f"metadata.annotations[{MNNVL_GROUP}]", _NO_MNNVL
-    if pcs.spec.workload_type == WorkloadType.TRAINING:
-        yield "spec.workloadType", _NO_TRAINING
-    if pcs.spec.training_spec is not None:
-        yield "spec.trainingSpec", _NO_TRAINING
     yield from _in_template(pcs.spec.template)
 
 
