@@ -6,19 +6,47 @@ Starting must be quick, so a command's file imports what it works with only when
 import os
 import sys
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import typer
+from typer.core import TyperGroup
 
-from grove.cli import apply, crds, delete, logs, manifests, operator, sim, status, up, version, webhook_certs, why
+from grove.cli import (
+    apply,
+    crds,
+    delete,
+    logs,
+    manifests,
+    operator,
+    plan,
+    rollout,
+    run,
+    sim,
+    status,
+    up,
+    version,
+    webhook_certs,
+    why,
+)
 from grove.cli.options import UsageError
 from grove.cli.output import say_error
 from grove.errors import UserError
 
 DEBUG = "GROVE_DEBUG"
 
+
+class InOurOrder(TyperGroup):
+    """A command that has commands of its own stands where its reader looks for it; typer puts it last."""
+
+    def __init__(self, *, commands: dict[str, Any], **settings: Any) -> None:
+        names = [name for name in commands if name != rollout.NAME]
+        names.insert(names.index("why") + 1, rollout.NAME)
+        super().__init__(commands={name: commands[name] for name in names}, **settings)
+
+
 app = typer.Typer(
     name="grove",
+    cls=InOurOrder,
     help="Gangs of pods on Kubernetes: created, scheduled, repaired and updated all or nothing.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -27,8 +55,10 @@ app = typer.Typer(
 )
 for command in (
     up.up,
+    run.run,
     operator.operator,
     apply.apply,
+    plan.plan,
     delete.delete,
     status.status,
     why.why,
@@ -40,6 +70,7 @@ for command in (
     version.version,
 ):
     app.command()(command)
+app.add_typer(rollout.app, name=rollout.NAME)
 
 
 @runtime_checkable

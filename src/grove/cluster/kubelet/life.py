@@ -56,12 +56,14 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
 Step = WriteStatus | Remove | Wait | Rest
 
 
-def behaviour_of(pod: BoundPod, *, stops_after: timedelta = timedelta(0)) -> Behaviour:
+def behaviour_of(
+    pod: BoundPod, *, ready_after: timedelta = timedelta(0), stops_after: timedelta = timedelta(0)
+) -> Behaviour:
     """Raises ValueError, naming the annotation, when one cannot be read."""
     annotations = pod.metadata.annotations
     exit_after = annotations.get(SIM_EXIT_AFTER)
     return Behaviour(
-        ready_after=_duration(annotations, SIM_READY_AFTER, timedelta(0)),
+        ready_after=_duration(annotations, SIM_READY_AFTER, ready_after),
         exit_after=None if exit_after is None else _duration(annotations, SIM_EXIT_AFTER, timedelta(0)),
         exit_code=_exit_code(annotations),
         stops_after=_duration(annotations, SIM_STOPS_AFTER, stops_after),

@@ -22,16 +22,29 @@ RETRY_SECONDS = (0.5, 1.5)
 
 
 class SimulatedKubelet:
-    """Works through the API only, and from watches only: idle costs nothing. `bound` is run by whoever made it."""
+    """Works through the API only, and from watches only: idle costs nothing. `bound` is run by whoever made it.
+
+    Pods that it `keeps` stay as they are, ready or not, until they are deleted.
+    """
 
     def __init__(
-        self, client: Client, clock: Clock, random: Random, bound: BoundPods, *, stops_after: timedelta = timedelta(0)
+        self,
+        client: Client,
+        clock: Clock,
+        random: Random,
+        bound: BoundPods,
+        *,
+        ready_after: timedelta = timedelta(0),
+        stops_after: timedelta = timedelta(0),
+        keeps: frozenset[Uid] = frozenset(),
     ) -> None:
         self._client = client
         self._clock = clock
         self._random = random
         self._bound = bound
+        self._ready_after = ready_after
         self._stops_after = stops_after
+        self._keeps = keeps
         self._agenda: Agenda[Uid] = Agenda(clock)
         # Exact starts; the wire has whole seconds only, which is what a restarted kubelet goes by.
         self._started_at: dict[Uid, datetime] = {}
@@ -64,9 +77,11 @@ class SimulatedKubelet:
             return self._clock.now() + timedelta(seconds=self._random.uniform(*RETRY_SECONDS))
 
     def _decide(self, pod: BoundPod, node: Node) -> Step:
+        if pod.metadata.uid in self._keeps and not pod.metadata.is_leaving:
+            return Rest()
         now = self._clock.now()
         try:
-            behaviour = behaviour_of(pod, stops_after=self._stops_after)
+            behaviour = behaviour_of(pod, ready_after=self._ready_after, stops_after=self._stops_after)
         except ValueError as error:
             return refuse(pod, str(error), now)
         return next_step(
