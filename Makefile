@@ -45,6 +45,7 @@ bench: $(STAMP)
 # The operator on the real control plane, next to what that can take.
 bench-kube: kube
 	$(BIN)/python -m bench.kube
+	$(BIN)/python -m bench.rollout
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix-only .

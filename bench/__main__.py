@@ -1,6 +1,6 @@
 """`python -m bench`: every figure, in one run."""
 
-from bench import creation, http, pod_event
+from bench import creation, http, pod_event, rollout
 from bench.table import show
 
 
@@ -8,6 +8,7 @@ def main() -> None:
     show("One pod event", pod_event.measure())
     show("From nothing to ready", creation.measure())
     show("Writes", creation.measure_writes())
+    show("A rolling update, early and late", rollout.measure_in_process())
     show("Memory", creation.measure_memory())
     show("The API over HTTP", http.measure())
     show("Where the time of 1,000 pods goes", creation.measure_rooms())

@@ -47,8 +47,22 @@ from grove.api.revision import draw_revision, revision_data
 from grove.api.scalinggroup import PodCliqueScalingGroup, ScalingGroupSpec, ScalingGroupStatus
 from grove.api.service import Service, ServiceSpec
 from grove.cluster.patches.merge import apply_merge_patch
+from grove.cluster.server.selectors import parse_labels
 from grove.controller.failures import FailureBook
-from grove.planner.actions import Action, Chain, Create, Delete, DeleteMany, Emit, Failure, Patch, Plan, StatusWrite
+from grove.planner.actions import (
+    Action,
+    Chain,
+    Create,
+    Delete,
+    DeleteMany,
+    Emit,
+    Failure,
+    Patch,
+    Plan,
+    StatusWrite,
+    Urgency,
+)
+from grove.planner.availability import is_group_updating
 from grove.planner.memo import Memo
 from grove.planner.plan import plan
 from grove.planner.snapshot import SetContext, Snapshot, build_context
@@ -379,6 +393,8 @@ class World:
         self.quota = quota
         # Pods that no node has room for stay pending.
         self.capacity: int | None = None
+        # Pods of these images get a node and are never ready.
+        self.broken_images: frozenset[str] = frozenset()
         self.events: list[Emit] = []
         self.failures = FailureBook()
         self._objects: dict[tuple[str, str], JsonObject] = {}
@@ -425,17 +441,22 @@ class World:
         pods: dict[Uid | None, list[Pod]] = {}
         for one in self.all(PODS):
             pods.setdefault(one.metadata.controller_uid, []).append(one)
+        groups = _of_replica(self.all(GROUPS), index)
+        rolling = {one.metadata.uid for one in groups if is_group_updating(one)}
         return ReplicaView(
             index=index,
             cliques={
-                one.metadata.name: view_clique(
-                    one,
-                    tuple(pods.get(one.metadata.uid, ())),
-                    self._gone_names.get(one.metadata.uid, frozenset()),
+                one.metadata.name: msgspec.structs.replace(
+                    view_clique(
+                        one,
+                        tuple(pods.get(one.metadata.uid, ())),
+                        self._gone_names.get(one.metadata.uid, frozenset()),
+                    ),
+                    is_group_rolling=one.metadata.controller_uid in rolling,
                 )
                 for one in _of_replica(self.all(PODCLIQUES), index)
             },
-            groups={one.metadata.name: one for one in _of_replica(self.all(GROUPS), index)},
+            groups={one.metadata.name: one for one in groups},
             gangs={one.metadata.name: one for one in _of_replica(self.all(PODGANGS), index)},
             services={one.metadata.name: one for one in _of_replica(self.all(SERVICES), index)},
             failures=self.failures.of(set_uid, index),
@@ -465,6 +486,19 @@ class World:
             metadata["generation"] = metadata.get("generation", 1) + 1
         metadata["resourceVersion"] = self._tick()
         self._objects[(resource.plural, name)] = {**new, "metadata": metadata}
+
+    def change(self, clique_name: str, image: str, **fields: Any) -> None:
+        """The user gives a clique's pods another image; `fields` replace other parts of its template."""
+        cliques = [
+            {**one, **fields, "spec": {**one["spec"], "podSpec": {**one["spec"]["podSpec"], **_only(image)}}}
+            if one["name"] == clique_name
+            else one
+            for one in self.json(PODCLIQUESETS, "p")["spec"]["template"]["cliques"]
+        ]
+        self.edit(PODCLIQUESETS, "p", {"spec": {"template": {"cliques": cliques}}})
+
+    def scale(self, resource: Resource[Any], name: str, replicas: int) -> None:
+        self.edit(resource, name, {"spec": {"replicas": replicas}})
 
     def delete(self, resource: Resource[Any], name: str) -> None:
         """Somebody deletes an object: pods on nodes and what has finalizers stay a while, leaving."""
@@ -499,11 +533,22 @@ class World:
         for one in self.all(PODS):
             if one.metadata.is_leaving:
                 self._vanish(PODS, one.metadata.name)
-            elif one.is_active and not one.spec.scheduling_gates and not one.is_ready and room > 0:
-                room -= not one.spec.node_name
-                ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-                self.edit(PODS, one.metadata.name, {"spec": {"nodeName": "node-1"}, "status": ready})
+            elif one.is_active and not one.spec.scheduling_gates and not one.is_ready:
+                if not one.spec.node_name and room > 0:
+                    room -= 1
+                    self.edit(PODS, one.metadata.name, {"spec": {"nodeName": "node-1"}})
+                if self._has_started(one.metadata.name):
+                    self.make_ready(one.metadata.name)
         return self._count != before
+
+    def _has_started(self, name: str) -> bool:
+        spec = self.json(PODS, name)["spec"]
+        return bool(spec.get("nodeName")) and spec["containers"][0]["image"] not in self.broken_images
+
+    def make_ready(self, name: str, *, is_ready: bool = True) -> None:
+        """A pod that runs becomes ready, or stops being so."""
+        ready = {"type": "Ready", "status": "True" if is_ready else "False"}
+        self.edit(PODS, name, {"status": {"phase": "Running", "conditions": [ready]}})
 
     def _room(self) -> int:
         if self.capacity is None:
@@ -568,7 +613,11 @@ class World:
         return sum(not (one.is_failed or one.is_succeeded) for one in self.all(PODS))
 
     def _patch(self, action: Patch) -> bool:
-        metadata = self._objects[(action.resource.plural, action.name)]["metadata"]
+        current = self._objects.get((action.resource.plural, action.name))
+        if current is None:
+            # Given up in another chain of the same plan.
+            return False
+        metadata = current["metadata"]
         assert metadata["uid"] == action.uid
         if action.resource_version and metadata["resourceVersion"] != action.resource_version:
             return False
@@ -579,9 +628,9 @@ class World:
         return True
 
     def _delete_many(self, action: DeleteMany) -> None:
-        wanted = dict(term.split("=", 1) for term in action.selector.split(","))
+        wanted = parse_labels(action.selector)
         for one in self.all(action.resource):
-            if wanted.items() <= one.metadata.labels.items() and not one.metadata.is_leaving:
+            if all(term.matches(one.metadata.labels) for term in wanted) and not one.metadata.is_leaving:
                 self.delete(action.resource, one.metadata.name)
 
     def _write_status(self, status: StatusWrite) -> None:
@@ -639,6 +688,17 @@ def run_to_rest(world: World, *, check: Check | None = None, memo: Memo | None =
     raise AssertionError(f"not at rest after {limit} plans; the last one:\n" + "\n".join(told(plans[-1])))
 
 
+def visit(world: World, memo: Memo | None = None) -> Plan:
+    """One pass as the loop makes it: facts first, one after the other, then the acts, then what tells about them."""
+    decided = plan(world.snapshot(), world.now, memo)
+    while facts := tuple(status for status in decided.statuses if status.urgency is Urgency.FACT):
+        world.carry_out(Plan(statuses=facts))
+        decided = plan(world.snapshot(), world.now, memo)
+    world.carry_out(Plan(chains=decided.chains))
+    world.carry_out(Plan(statuses=plan(world.snapshot(), world.now, memo).statuses))
+    return decided
+
+
 def run_a_while(world: World, seconds: float, *, limit: int = 200) -> list[Plan]:
     """The same for so long; a world that is refused something never rests."""
     until = world.now + timedelta(seconds=seconds)
@@ -654,6 +714,10 @@ def run_a_while(world: World, seconds: float, *, limit: int = 200) -> list[Plan]
             return plans
         world.now = decided.wake_at
     raise AssertionError("too many plans; the last one:\n" + "\n".join(told(plans[-1])))
+
+
+def _only(image: str) -> JsonObject:
+    return {"containers": [{"name": "main", "image": image}]}
 
 
 def _replica_index(one: HasMetadata) -> int:

@@ -338,22 +338,6 @@ async def test_the_system_has_priority_classes(api: Talk) -> None:
     assert (await api.get(api.at("priorityclasses", "system-node-critical"))).body.get("value") == 2000001000
 
 
-async def test_the_data_of_a_revision_stays(api: Talk) -> None:
-    await api.create("controllerrevisions", named("a", revision=1, data={"k": 1}))
-    path = api.at("controllerrevisions", "a")
-    answer = await api.merge(path, {"data": {"k": 2}})
-    assert answer.refusal[:2] == (422, "Invalid")
-    assert "data: Invalid value: " in answer.refusal[2]
-    assert answer.refusal[2].endswith("field is immutable")
-    assert (await api.merge(path, {"revision": 2})).body["revision"] == 2
-
-
-async def test_a_revision_has_data(api: Talk) -> None:
-    answer = await api.post(api.at("controllerrevisions"), named("a", revision=1))
-    problem = "data: Required value: data is mandatory"
-    assert answer.refusal == (422, "Invalid", f'ControllerRevision.apps "a" is invalid: {problem}')
-
-
 async def test_an_autoscaler_gets_its_defaults(api: Talk) -> None:
     target = {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "x"}
     spec = {"maxReplicas": 3, "scaleTargetRef": target}

@@ -3,11 +3,24 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from grove.api import labels, names
-from grove.api.resources import GROUPS, PODCLIQUES, PODS, SECRETS, SERVICES, Resource
+from grove.api.meta import JsonObject
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    GROUPS,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
+from grove.api.template_hash import generation_hash
 from grove.kube.errors import ApiError
+from grove.planner.rollout.revisions import KEPT_REVISIONS
 from tests.e2e.harness import Cluster, Stage
 from tests.e2e.installation import NAMESPACE
 from tests.simulation.refusal_stories import STRANGER_STORIES, trouble
@@ -25,6 +38,9 @@ async def cause_every_write(cluster: Cluster) -> None:
     rare: tuple[Told, ...] = (
         a_clique_shrinks,
         a_stranger_takes_the_name_of_a_pod,
+        a_stranger_takes_the_name_of_a_revision,
+        a_set_goes_back_to_an_older_template,
+        a_set_has_had_more_templates_than_are_kept,
         finalizers_of_an_older_version_are_taken_off,
         a_service_is_put_right,
         a_set_names_a_topology,
@@ -55,6 +71,53 @@ async def a_stranger_takes_the_name_of_a_pod(stage: Stage) -> None:
     await stage.delete(PODS, name)
     stage.patience = 60.0
     await stage.settle()
+
+
+def of_version(version: int) -> JsonObject:
+    wish = manifest()
+    wish["spec"]["template"]["cliques"][0]["labels"] = {"version": str(version)}
+    return wish
+
+
+async def a_stranger_takes_the_name_of_a_revision(stage: Stage) -> None:
+    await stage.apply(of_version(1))
+    await stage.settle()
+    (live,) = stage.objects(PODCLIQUESETS)
+    # As the API server will have it, defaults included.
+    first, *others = live.spec.template.cliques
+    changed = msgspec.structs.replace(first, labels={"version": "2"})
+    template = msgspec.structs.replace(live.spec.template, cliques=(changed, *others))
+    name = names.revision("p", generation_hash(template))
+    await stage.client.create(
+        CONTROLLER_REVISIONS, stage.namespace, {"metadata": {"name": name}, "revision": 1, "data": {}}
+    )
+    await stage.apply(of_version(2))
+    await stage.wait_until(lambda: trouble(stage, "p") is not None)
+    await stage.delete(CONTROLLER_REVISIONS, name)
+    stage.patience = 60.0
+    await stage.settle()
+
+
+async def a_set_goes_back_to_an_older_template(stage: Stage) -> None:
+    # Letters that a real API server writes in its own way.
+    first = of_version(1)
+    first["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["command"] = ["sh", "-c", "a && b > c"]
+    for wish, numbers in ((first, [1]), (of_version(2), [1, 2]), (first, [2, 3])):
+        await stage.apply(wish)
+        await stage.wait_until(lambda wanted=numbers: _numbers(stage) == wanted)  # type: ignore[misc]
+        await stage.settle()
+
+
+async def a_set_has_had_more_templates_than_are_kept(stage: Stage) -> None:
+    for version in range(1, KEPT_REVISIONS + 3):
+        await stage.apply(of_version(version))
+        await stage.wait_until(lambda newest=version: newest in _numbers(stage))  # type: ignore[misc]
+    await stage.settle()
+    await stage.wait_until(lambda: _numbers(stage) == list(range(2, KEPT_REVISIONS + 3)))
+
+
+def _numbers(stage: Stage) -> list[int]:
+    return sorted(revision.revision for revision in stage.objects(CONTROLLER_REVISIONS))
 
 
 async def finalizers_of_an_older_version_are_taken_off(stage: Stage) -> None:

@@ -17,6 +17,7 @@ import yaml
 from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, Wire
 from grove.api.pod import Pod
 from grove.api.resources import (
+    CONTROLLER_REVISIONS,
     EVENTS,
     GROUPS,
     PODCLIQUES,
@@ -48,7 +49,9 @@ WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.1
 NODE_RESOURCES = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "250"}
 NODES_OF = "e2e.grove.io/scene"
-_WATCHED: tuple[Resource[Any], ...] = (PODCLIQUESETS, PODCLIQUES, GROUPS, PODGANGS, SERVICES, PODS, RESOURCE_QUOTAS)
+_WATCHED: tuple[Resource[Any], ...] = (
+    PODCLIQUESETS, PODCLIQUES, GROUPS, PODGANGS, SERVICES, PODS, RESOURCE_QUOTAS, CONTROLLER_REVISIONS,
+)  # fmt: skip
 _NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False, view=Object)
 _EVERYTHING = tuple(
     Resource(group=served.group, version=served.version, plural=served.plural, kind=served.kind, view=Object)

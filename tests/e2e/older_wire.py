@@ -16,8 +16,8 @@ T = TypeVar("T", bound=HasMetadata)
 
 CONTAINERS: list[JsonObject] = [{"name": "main", "image": "registry.example/server:1"}]
 _OURS = {labels.MANAGED_BY: labels.MANAGED_BY_VALUE, labels.PART_OF: "p"}
-_HASHES = {"a": "7c9d8b6f54", "b": "5f4d7c8b99", "c": "6b8f9d7c44"}
-_GENERATION_HASH = "84cf6d9b7"
+HASHES = {"a": "7c9d8b6f54", "b": "5f4d7c8b99", "c": "6b8f9d7c44"}
+GENERATION_HASH = "84cf6d9b7"
 # The resources that only Grove in Go makes for every set.
 _ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", view=Object)
 _SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", view=Object)
@@ -29,6 +29,19 @@ class OlderSet:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self.pod_names: dict[str, list[str]] = {}
+
+    def manifest(self, *, image_of_a: str = "") -> JsonObject:
+        """The set as its user has it, with another image for clique a."""
+        spec = _set_spec()
+        if image_of_a:
+            containers = [{**CONTAINERS[0], "image": image_of_a}]
+            spec["template"]["cliques"][0]["spec"]["podSpec"] = {"containers": containers}
+        return {
+            "apiVersion": PODCLIQUESETS.api_version,
+            "kind": PODCLIQUESETS.kind,
+            "metadata": {"name": "p"},
+            "spec": spec,
+        }
 
     async def write(self) -> None:
         """Everything that its operator had made, pods without their gates."""
@@ -50,7 +63,7 @@ class OlderSet:
             await self._group_replica(j, _owner(GROUPS, group))
         await self._gang("p-0", owner, ("p-0-a", "p-0-g-0-b", "p-0-g-0-c"))
         await self._gang("p-0-g-0", owner, ("p-0-g-1-b", "p-0-g-1-c"))
-        await self._status(PODCLIQUESETS, "p", {"replicas": 1, "currentGenerationHash": _GENERATION_HASH})
+        await self._status(PODCLIQUESETS, "p", {"replicas": 1, "currentGenerationHash": GENERATION_HASH})
 
     async def _group_replica(self, j: int, owner: JsonObject) -> None:
         belongs = {labels.GROUP: "p-0-g", labels.GROUP_REPLICA_INDEX: str(j), labels.PODGANG: "p-0"}
@@ -68,7 +81,7 @@ class OlderSet:
             labels.NAME: name,
             labels.COMPONENT: component,
             labels.SET_REPLICA_INDEX: "0",
-            labels.TEMPLATE_HASH: _HASHES[template],
+            labels.TEMPLATE_HASH: HASHES[template],
             **belongs,
         }
         spec = {**_clique_spec(template, replicas), "minAvailable": replicas}

@@ -9,10 +9,11 @@ import pytest
 
 from grove.api import labels
 from grove.api.meta import find_condition
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Resource
+from grove.api.resources import CONTROLLER_REVISIONS, GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Resource
+from grove.api.revision import read_revision
 from tests.e2e.harness import Cluster, Stage, uids
 from tests.e2e.installation import Installation, outside_operator
-from tests.e2e.older_wire import OlderSet
+from tests.e2e.older_wire import GENERATION_HASH, HASHES, OlderSet
 from tests.e2e.operators import Operator
 from tests.kube.controlplane.nodes import running_nodes
 from tests.kube.controlplane.plane import running_plane
@@ -21,7 +22,7 @@ from tests.simulation.wire_stories import hostnames
 
 pytestmark = pytest.mark.kube
 
-EVERY_KIND: tuple[Resource[Any], ...] = (PODCLIQUESETS, PODCLIQUES, GROUPS, PODGANGS, PODS)
+EVERY_KIND: tuple[Resource[Any], ...] = (PODCLIQUESETS, PODCLIQUES, GROUPS, PODGANGS, PODS, CONTROLLER_REVISIONS)
 Upgrade = Callable[[Stage, Operator], Awaitable[None]]
 
 
@@ -83,6 +84,64 @@ def test_a_set_of_an_older_wire_is_taken_over_without_restarting_a_pod(installed
         assert stage.objects(PODCLIQUESETS) == ()
 
     tell(installed, tmp_path, story)
+
+
+def test_the_templates_of_an_older_wire_keep_their_hashes_until_they_change(
+    installed: Installation, tmp_path: Path
+) -> None:
+    async def story(stage: Stage, operator: Operator) -> None:
+        older = OlderSet(stage)
+        await older.write()
+        await stage.wait_until(lambda: len(stage.running_pods()) == 6)
+        before = uids(stage.running_pods())
+        operator.start()
+        await stage.wait_until(lambda: find_set(stage, "p").status.phase == "Running" and is_whole(stage))
+        # What runs is what is asked for, under the names that it has.
+        (stored,) = stage.objects(CONTROLLER_REVISIONS)
+        revision = read_revision(stored)
+        assert revision is not None
+        assert revision.template.hashes == HASHES
+        assert stored.metadata.name == f"p-{GENERATION_HASH}"
+        assert find_set(stage, "p").status.current_generation_hash == GENERATION_HASH
+        assert hashes(stage) == {clique: HASHES[clique[-1]] for clique in older.pod_names}
+        assert all(clique.status.updated_replicas == clique.spec.replicas for clique in stage.objects(PODCLIQUES))
+        assert find_set(stage, "p").status.rolling_update_progress is None
+        assert uids(stage.pods()) == before
+        # A change then rolls what changed, and nothing else.
+        await stage.apply(older.manifest(image_of_a="registry.example/server:2"))
+        await stage.wait_until(lambda: has_ended(stage))
+        assert running(stage, "p-0") == find_set(stage, "p").status.current_generation_hash
+        kept = {name: uid for name, uid in before.items() if name not in older.pod_names["p-0-a"]}
+        after = uids(stage.running_pods())
+        assert (len(after), len(kept)) == (6, 4)
+        assert kept.items() <= after.items()
+        assert not before.keys() - kept.keys() & after.keys()
+        assert {clique for clique, found in hashes(stage).items() if found != HASHES[clique[-1]]} == {"p-0-a"}
+        assert sorted(one.revision for one in stage.objects(CONTROLLER_REVISIONS)) == [1, 2]
+        # And back again, under the old names.
+        await stage.apply(older.manifest())
+        await stage.wait_until(lambda: hashes(stage)["p-0-a"] == HASHES["a"] and has_ended(stage))
+        assert kept.items() <= uids(stage.running_pods()).items()
+        assert find_set(stage, "p").status.current_generation_hash == GENERATION_HASH
+
+    tell(installed, tmp_path, story)
+
+
+def hashes(stage: Stage) -> dict[str, str]:
+    return {one.metadata.name: one.metadata.labels[labels.TEMPLATE_HASH] for one in stage.objects(PODCLIQUES)}
+
+
+def running(stage: Stage, base: str) -> str:
+    """Which revision a base gang says that its replica runs."""
+    (gang,) = (gang for gang in stage.objects(PODGANGS) if gang.metadata.name == base)
+    return gang.metadata.labels.get(labels.GENERATION_HASH, "")
+
+
+def has_ended(stage: Stage) -> bool:
+    pcs = find_set(stage, "p")
+    progress = pcs.status.rolling_update_progress
+    is_said = progress is not None and progress.update_ended_at is not None
+    return is_said and pcs.status.observed_generation == pcs.metadata.generation and is_whole(stage)
 
 
 def test_a_set_of_an_older_wire_that_is_deleted_before_we_came_leaves_nothing(

@@ -56,6 +56,16 @@ def test_get_reads_one_object() -> None:
     assert sent(transport) == [("GET", "/api/v1/namespaces/default/pods/a", {}, None)]
 
 
+def test_what_is_created_is_written_as_an_api_server_writes_it() -> None:
+    """Inside a ControllerRevision other bytes for the same text would be other data, for ever."""
+    transport = ScriptedTransport([ok(pod_json("a", 4))])
+    words = ["a && b", "<c>", "\u2028\u2029", r"\u0026"]
+    ask(transport, lambda client: client.create(PODS, "default", {"args": words}))
+    (request,) = transport.requests
+    assert request.body == rb'{"args":["a \u0026\u0026 b","\u003cc\u003e","\u2028\u2029","\\u0026"]}'
+    assert msgspec.json.decode(request.body) == {"args": words}
+
+
 def test_a_list_follows_its_pages_and_keeps_the_first_version() -> None:
     transport = ScriptedTransport(
         [page(pod_json("a", 3), version=7, continue_token="t"), page(pod_json("b", 8), version=9)]

@@ -85,6 +85,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
     podclique.PodsSelectedToUpdate: {
         "current": _notes("The pod being replaced."),
         "completed": _notes("The pods replaced so far."),
+        "readyBefore": _notes("How many pods of the new template were ready when this one was taken."),
     },
     podclique.CliqueUpdateProgress: {
         "podCliqueSetGenerationHash": _notes("The set's templates that this update leads to."),
@@ -284,6 +285,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
     scalinggroup.ReplicasSelectedToUpdate: {
         "current": _notes("Index of the group replica being replaced."),
         "completed": _notes("Indices of the group replicas replaced so far."),
+        "readyBefore": _notes("How many replicas of the new template were available when this one was taken."),
     },
     scalinggroup.GroupUpdateProgress: {
         "updateStartedAt": _STARTED,

@@ -22,8 +22,11 @@ class PodCliqueSpec(Wire):
 
 
 class PodsSelectedToUpdate(Wire):
+    """`completed` were taken before `current`; when that was taken, so many of the new template were ready."""
+
     current: str
     completed: tuple[str, ...] = ()
+    ready_before: int = 0
 
 
 class CliqueUpdateProgress(Wire):

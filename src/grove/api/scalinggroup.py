@@ -12,8 +12,11 @@ class ScalingGroupSpec(Wire):
 
 
 class ReplicasSelectedToUpdate(Wire):
+    """`completed` were taken before `current`; when that was taken, so many of the new template were available."""
+
     current: int
     completed: tuple[int, ...] = ()
+    ready_before: int = 0
 
 
 class GroupUpdateProgress(Wire):

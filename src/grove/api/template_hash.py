@@ -13,6 +13,8 @@ from grove.api.names import derived_letters
 from grove.api.podcliqueset import CliqueTemplate, SetTemplate
 
 _LENGTH = 12
+# What admission fills in (`defaulting.py`), now or in a later version: a template that leaves it out makes the same pods.
+_POD_DEFAULTS = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30}
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
@@ -34,24 +36,32 @@ def canonical_template(clique: CliqueTemplate, set_priority_class: str) -> bytes
         pod_spec["priorityClassName"] = set_priority_class
     if not pod_spec.get("priorityClassName"):
         pod_spec.pop("priorityClassName", None)
+    for field, default in _POD_DEFAULTS.items():
+        if pod_spec.get(field) == default:
+            del pod_spec[field]
     template = {
         "labels": clique.labels,
         "annotations": clique.annotations,
-        "podSpec": _without_filled_in_protocol(pod_spec),
+        "podSpec": _without_filled_in(pod_spec),
     }
     return _ENCODER.encode(_canonical(template))
 
 
-def _without_filled_in_protocol(value: Any) -> Any:
+def _without_filled_in(value: Any) -> Any:
     """API servers write `protocol: TCP` where a user left it out (`kubernetes_schemas.py`): the pods are the same."""
     if isinstance(value, dict):
         is_filled_in = "containerPort" in value and value.get("protocol") == "TCP"
-        kept = {key: _without_filled_in_protocol(item) for key, item in value.items()}
+        # Go clients write an empty `resources` where a user wrote none.
+        kept = {
+            key: _without_filled_in(item)
+            for key, item in value.items()
+            if not (key == "resources" and item == {})
+        }
         if is_filled_in:
             del kept["protocol"]
         return kept
     if isinstance(value, list | tuple):
-        return [_without_filled_in_protocol(item) for item in value]
+        return [_without_filled_in(item) for item in value]
     return value
 
 

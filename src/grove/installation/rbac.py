@@ -11,6 +11,7 @@ import msgspec
 
 from grove.api.meta import JsonObject
 from grove.api.resources import (
+    CONTROLLER_REVISIONS,
     EVENTS,
     GROUPS,
     LEASES,
@@ -132,6 +133,11 @@ _CONTROLLER = (
         subresource="finalizers",
     ),
     _rule((PODS, SERVICES), _CHILD, "make, ungate and remove pods, and the Services by which they find each other"),
+    _rule(
+        (CONTROLLER_REVISIONS,),
+        _CHILD,
+        "keep the pod templates that a set had, to update replica by replica and to go back",
+    ),
     _rule((NODES,), ("list", "watch"), "hold teardowns back while most nodes are out of reach"),
     _rule((EVENTS,), ("get", "create", "patch"), "tell people what happened, and count repeats"),
 )

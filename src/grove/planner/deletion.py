@@ -8,7 +8,16 @@ from typing import Any
 from grove.api import labels
 from grove.api.meta import ObjectMeta, Uid
 from grove.api.podcliqueset import PodCliqueSet
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    GROUPS,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+    Resource,
+)
 from grove.planner.actions import Chain, DeleteMany, Patch, Stage, chain
 from grove.planner.snapshot import SetContext, Snapshot
 from grove.planner.views import ReplicaView
@@ -74,6 +83,8 @@ def _children(snapshot: Snapshot) -> Stage:
         (GROUPS, tuple(g.metadata.uid for r in replicas for g in r.groups.values())),
         (PODGANGS, tuple(g.metadata.uid for g in gangs)),
         (SERVICES, tuple(s.metadata.uid for r in replicas for s in r.services.values())),
+        # The next set of this name needs their names at once.
+        (CONTROLLER_REVISIONS, tuple(revision.metadata.uid for revision in snapshot.revisions)),
     )
     return tuple(_delete_many(resource, context, uids) for resource, uids in found if uids)
 

@@ -71,7 +71,10 @@ def plan_gang_object(
             ),
         )
     own = {labels.INCARNATION: incarnation} if is_new_life else {}
-    if gang.is_base and takes_revision:
+    is_untold = labels.GENERATION_HASH not in current.metadata.labels
+    # A gang of an older version says which revision it runs as soon as there is another.
+    is_other = context.generation_hash != context.newest_generation_hash
+    if gang.is_base and (takes_revision or (is_untold and is_other)):
         own[labels.GENERATION_HASH] = context.generation_hash
     patch = {**_metadata_patch(context, current, own), **_spec_patch(current.spec, spec)}
     if not patch:

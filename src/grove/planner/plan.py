@@ -3,6 +3,8 @@
 from datetime import datetime
 from itertools import islice
 
+import msgspec
+
 from grove.api.reasons import FindingReason
 from grove.planner.actions import Chain, Finding, Plan, earliest
 from grove.planner.builds import Retries
@@ -32,16 +34,18 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
     targets = memo.targets(snapshot)
     retries = Retries(snapshot.failures, now)
     revisions = plan_revisions(snapshot, targets, retries)
-    if targets.newest is None:
+    if targets.newest is None and is_finished(snapshot.pcs):
+        return Plan()
+    if targets.newest is None or (targets.wanted is None and revisions):
         return _plan_unrecorded(snapshot, revisions, retries, now)
     memo.update(snapshot, now)
     replicas = memo.busy()
     course = judge(snapshot.pcs, memo.runs(), now) if snapshot.context.is_training else None
     status = set_status(snapshot, _add_up(snapshot, memo, replicas, course), now)
     if is_finished(snapshot.pcs):
-        # What completed stays for its logs; what somebody deletes stays deleted.
+        # What completed stays for its logs; what somebody deletes stays deleted. It is counted, and no event any more.
         told = (*(s for replica in replicas for s in replica.statuses), *((status,) if status else ()))
-        return Plan(statuses=told)
+        return Plan(statuses=tuple(msgspec.structs.replace(status, on_success=()) for status in told))
     chains = (*revisions, *(c for replica in replicas for c in replica.chains), *plan_strays(snapshot))
     return Plan(
         chains=tuple(sorted(chains, key=lambda chain: chain.rank)),
@@ -61,6 +65,7 @@ def _plan_unrecorded(snapshot: Snapshot, chains: tuple[Chain, ...], retries: Ret
         updated_replicas=snapshot.pcs.status.updated_replicas,
         waiting_gangs=snapshot.pcs.status.pod_gang_statuses,
         failures=snapshot.failures,
+        is_stored=False,
     )
     status = set_status(snapshot, facts, now) if snapshot.failures else None
     return Plan(chains=chains, statuses=(status,) if status else (), findings=retries.findings, wake_at=retries.wake_at)
@@ -73,9 +78,10 @@ def _add_up(snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan], course: Cou
         updated_replicas=memo.updated_count,
         waiting_gangs=tuple(islice((gang for replica in busy for gang in replica.waiting_gangs), LISTED_GANGS)),
         failures=(*snapshot.failures, *(failure for replica in busy for failure in replica.failures)),
-        roll=memo.roll_facts(snapshot),
+        roll=memo.roll_facts(snapshot) if targets.wanted else None,
+        is_stored=targets.wanted is not None,
         course=course,
-        newest_hash=targets.newest.generation_hash if targets.newest else "",
+        newest_hash=targets.newest.generation_hash if targets.newest and targets.wanted else "",
         is_on_delete=targets.is_on_delete,
         held_count=sum(replica.held_count for replica in busy),
     )

@@ -12,7 +12,7 @@ from grove.api import names
 from grove.api.podcliqueset import GangStatus
 from grove.api.podgang import GangPhase
 from grove.api.reasons import FindingReason, Reason
-from grove.api.resources import PODGANGS
+from grove.api.resources import PODGANGS, PODS
 from grove.planner.actions import (
     Chain,
     Failure,
@@ -49,6 +49,7 @@ from grove.planner.rollout.replica_level import (
     Role,
     Standing,
     freshness,
+    is_labelled_older,
     roll_replica,
     standing,
 )
@@ -62,7 +63,7 @@ from grove.planner.status import (
     is_replica_available,
 )
 from grove.planner.termination import plan_terminations
-from grove.planner.training import ReplicaRun, is_restart_pending, plan_restart_intent, run_of
+from grove.planner.training import ReplicaRun, is_restart_pending, plan_restart_deletes, plan_restart_intent, run_of
 from grove.planner.views import CliqueView, ReplicaView
 
 
@@ -148,6 +149,11 @@ def plan_replica(
     waiting = gates_of(states)
     gates = tuple(patch for gate in waiting for patch in plan_gates(gate.gang, gate.cliques, gate.verdict))
     patience_ends_at = gate_patience(clique for state in states for clique in state.views) if gates else None
+    deletes, old_gone_at = (
+        plan_restart_deletes(context, replica, blueprint, recreations, now)
+        if context.is_training
+        else (plan_recreation_deletes(context, replica, blueprint, recreations), None)
+    )
     gates_rank = Rank.FIRST if patience_ends_at is not None and patience_ends_at <= now else Rank.GATES
     intents = restart or terminations.intents or plan_update_intents(context, replica, blueprint, roll)
     return ReplicaPlan(
@@ -156,18 +162,19 @@ def plan_replica(
         if intents
         # What is to be restarted waits until that is counted.
         else ()
-        if due
+        if due or terminations.is_restart_held
         else (
             *chain(f"{base_name}/update", replica.index, plan_update_deletes(replica, roll), rank=Rank.FIRST),
             *chain(
                 f"{base_name}/recreation",
                 replica.index,
-                *plan_recreation_deletes(context, replica, blueprint, recreations),
+                *deletes,
                 rank=Rank.FIRST,
             ),
             *chain(f"{base_name}/gates", replica.index, gates, rank=gates_rank),
             *removals.chains,
-            *chain(base_name, replica.index, *builds),
+            # A counted restart comes as soon as there is a gang to record it on: until then no pod is replaced.
+            *chain(base_name, replica.index, *(_without_pods(builds) if is_counted else builds)),
             *chain(f"{base_name}/done", replica.index, _closing(context, replica, blueprint, recreations, builds)),
         ),
         statuses=_plan_statuses(context, replica, blueprint, states, roll, now),
@@ -186,6 +193,7 @@ def plan_replica(
             terminations.wake_at,
             roll.wake_at,
             fresh.wake_at,
+            old_gone_at,
             patience_ends_at if gates_rank is Rank.GATES else None,
             *(wake_of(state, now) for state in states),
         ),
@@ -203,7 +211,7 @@ def plan_replica(
         updated_groups=fresh.updated_groups,
         clique_count=len(context.standalone),
         group_count=len(blueprint.groups),
-        run=run_of(replica, blueprint, due) if context.is_training else None,
+        run=run_of(replica, blueprint, recreations, due) if context.is_training else None,
     )
 
 
@@ -213,6 +221,10 @@ def _refused_wait(states: tuple[GangState, ...]) -> Wait | None:
         return None
     message = f"pods of {refused.blueprint.name} are refused: {refused.refusal.message}"
     return Wait(reason=Reason.PODS_REFUSED, message=message, since=refused.refusal.since, is_hopeless=True)
+
+
+def _without_pods(builds: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    return tuple(tuple(action for action in stage if action.resource is not PODS) for stage in builds)
 
 
 def _closing(
@@ -241,7 +253,7 @@ def _plan_removal(
         # Not wanted or not there yet: the set is not updated as long as this replica is in between.
         is_updated=not is_wanted,
         # It comes back with the newest templates; until then it is on the way there.
-        is_outdated=is_wanted,
+        is_outdated=is_wanted and is_labelled_older(context, replica, base_name),
         standing=Standing.NOTHING_SCHEDULED,
     )
 

@@ -113,7 +113,8 @@ def clique_status(
     )
     is_news = clique.ready_count == clique.replicas
     urgency = _urgency(is_fact=is_fact, is_news=is_news)
-    return _write(PODCLIQUES, metadata, old, status, urgency, delay=effective_delay(context, metadata))
+    delay = effective_delay(context, metadata)
+    return _write(PODCLIQUES, metadata, old, status, urgency, delay=delay, is_training=context.is_training)
 
 
 def _is_settled(clique: CliqueView, target: str) -> bool:
@@ -299,6 +300,8 @@ class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
     roll: RollFacts | None = None
     # How the run of a training set stands.
     course: Course | None = None
+    # The templates that it asks for now are stored: only then was its spec taken in.
+    is_stored: bool = True
     newest_hash: str = ""
     is_on_delete: bool = False
 
@@ -318,7 +321,7 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         old,
         rolling_update_progress=progress,
         update_progress=counts,
-        observed_generation=pcs.metadata.generation,
+        observed_generation=pcs.metadata.generation if facts.is_stored else old.observed_generation,
         conditions=conditions,
         last_errors=_last_errors(context, facts.failures, old.last_errors, now),
         replicas=pcs.spec.replicas,
@@ -327,7 +330,7 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         hpa_pod_selector=labels.selector(labels.default_labels(context.name)),
         pod_gang_statuses=facts.waiting_gangs[:LISTED_GANGS],
         current_generation_hash=facts.newest_hash or old.current_generation_hash,
-        phase=SetPhase.RUNNING if facts.available_replicas else SetPhase.PENDING,
+        phase=_phase(snapshot, facts),
     )
     if facts.course is not None:
         status = _with_course(status, facts.course, now)
@@ -339,6 +342,14 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         return write
     told = announcements(pcs, context, facts.course)
     return msgspec.structs.replace(write, on_success=(*write.on_success, *told))
+
+
+def _phase(snapshot: Snapshot, facts: SetFacts) -> str:
+    known = snapshot.pcs.status.phase
+    if snapshot.context.is_training and known is not None:
+        # Where nobody judged its run, what was said of it stays said: a set that ended must not begin again.
+        return known
+    return SetPhase.RUNNING if facts.available_replicas else SetPhase.PENDING
 
 
 def course_write(pcs: PodCliqueSet, status: PodCliqueSetStatus) -> tuple[StatusWrite, ...]:
@@ -469,6 +480,7 @@ def _write(
     urgency: Urgency,
     *,
     delay: timedelta | None = None,
+    is_training: bool = False,
 ) -> StatusWrite | None:
     if old == new:
         return None
@@ -481,7 +493,7 @@ def _write(
         patch=_status_patch(old, new),
         urgency=urgency,
         part=_part_of(metadata),
-        on_success=_announcements(subject_of(resource, metadata), old, new, delay),
+        on_success=_announcements(subject_of(resource, metadata), old, new, delay, is_training=is_training),
     )
 
 
@@ -500,15 +512,18 @@ _ANNOUNCED = {
 }
 
 
-def _announcements(subject: Subject, old: AnyStatus, new: AnyStatus, delay: timedelta | None) -> tuple[Emit, ...]:
+def _announcements(
+    subject: Subject, old: AnyStatus, new: AnyStatus, delay: timedelta | None, *, is_training: bool
+) -> tuple[Emit, ...]:
     found = [
         Emit(subject=subject, reason=reason, message=condition.message, severity=Severity.WARNING)
         for type_, reason in _ANNOUNCED.items()
         if (condition := find_condition(new.conditions, type_)) is not None
         and condition != find_condition(old.conditions, type_)
     ]
-    if _breach_moved(old.conditions, new.conditions) and (told := _breach_announcement(subject, new, delay)):
-        found.append(told)
+    if _breach_moved(old.conditions, new.conditions):
+        told = _breach_announcement(subject, new, delay, is_training=is_training)
+        found += (told,) if told else ()
     if isinstance(old, PodCliqueSetStatus) and isinstance(new, PodCliqueSetStatus):
         found += _update_announcements(subject, old, new)
     if _scheduled(old) and not _scheduled(new):
@@ -541,7 +556,9 @@ def _update_announcements(subject: Subject, old: PodCliqueSetStatus, new: PodCli
             yield Emit(subject=subject, reason=EventReason.UPDATE_COMPLETED, message=message)
 
 
-def _breach_announcement(subject: Subject, new: AnyStatus, delay: timedelta | None) -> Emit | None:
+def _breach_announcement(
+    subject: Subject, new: AnyStatus, delay: timedelta | None, *, is_training: bool
+) -> Emit | None:
     condition = find_condition(new.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
     if condition is None or condition.status == ConditionStatus.UNKNOWN:
         # On its way out, or updated: whether it is good again, nobody can tell yet.
@@ -549,6 +566,15 @@ def _breach_announcement(subject: Subject, new: AnyStatus, delay: timedelta | No
     if condition.status == ConditionStatus.FALSE:
         return Emit(subject=subject, reason=EventReason.MIN_AVAILABLE_RESTORED, message=condition.message)
     since = condition.last_transition_time
+    if is_training:
+        # Whether it is restarted or the set fails, its own events tell.
+        ends = f"; it fails at {wire_time(since + delay)} unless it recovers" if since and delay else ""
+        return Emit(
+            subject=subject,
+            reason=EventReason.POD_CLIQUE_FAILED,
+            message=f"{condition.message}{ends}",
+            severity=Severity.WARNING,
+        )
     deadline = "" if delay is None or since is None else f"; its gang is torn down at {wire_time(since + delay)}"
     return Emit(
         subject=subject,

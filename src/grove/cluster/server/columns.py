@@ -236,8 +236,13 @@ def _autoscaler(obj: JsonObject, now: datetime) -> Cells:
 
 def _revision(obj: JsonObject, now: datetime) -> Cells:
     owners = [each for each in items(obj["metadata"].get("ownerReferences")) if each.get("controller")]
-    owner = f"{owners[0].get('kind', '').lower()}/{owners[0].get('name', '')}" if owners else _NONE
-    return [obj["metadata"]["name"], owner, obj.get("revision", 0), _age(obj, now)]
+    return [obj["metadata"]["name"], _owner(owners[0]) if owners else _NONE, obj.get("revision", 0), _age(obj, now)]
+
+
+def _owner(reference: JsonObject) -> str:
+    group, _, _ = reference.get("apiVersion", "").rpartition("/")
+    kind = ".".join(filter(None, (reference.get("kind", ""), group)))
+    return f"{kind.lower()}/{reference.get('name', '')}"
 
 
 def _priority_class(obj: JsonObject, now: datetime) -> Cells:

@@ -4,7 +4,7 @@ Pods, configs and definitions have files of their own. Our kinds are defaulted a
 server is given.
 """
 
-from grove.api.fielderrors import FieldError, invalid, required
+from grove.api.fielderrors import FieldError, invalid
 from grove.api.meta import JsonObject
 from grove.api.quantities import QuantityError, parse_milli
 from grove.cluster.resources import Served
@@ -14,13 +14,14 @@ from grove.cluster.server.definitions import check_exists, check_unchanged
 from grove.cluster.server.leases import check_lease_times, lease_errors
 from grove.cluster.server.pods import new_pod_errors, pod_update_errors, prepared_pod, prepared_pod_update
 from grove.cluster.server.priorities import prepared_class, priority_change_errors, priority_errors
+from grove.cluster.server.revisions import prepared_revision, revision_change_errors, revision_errors
 from grove.cluster.server.services import (
     prepared_service,
     prepared_service_update,
     service_change_errors,
     service_errors,
 )
-from grove.cluster.server.status_errors import immutable, unsupported_field
+from grove.cluster.server.status_errors import unsupported_field
 
 
 def prepared_for_creation(context: Context, served: Served, obj: JsonObject) -> JsonObject:
@@ -39,6 +40,8 @@ def prepared_for_creation(context: Context, served: Served, obj: JsonObject) -> 
             return prepared_class(obj)
         case "configmaps" | "secrets":
             return prepared_config(served, obj)
+        case "controllerrevisions.apps":
+            return prepared_revision(obj)
         case "customresourcedefinitions.apiextensions.k8s.io":
             check_exists(context, obj["metadata"]["name"])
             return obj
@@ -68,7 +71,7 @@ def creation_errors(served: Served, obj: JsonObject) -> list[FieldError]:
         case "priorityclasses.scheduling.k8s.io":
             return priority_errors(obj)
         case "controllerrevisions.apps":
-            return _revision_errors(obj)
+            return revision_errors(obj)
         case _:
             return []
 
@@ -87,6 +90,8 @@ def prepared_for_update(served: Served, old: JsonObject, new: JsonObject) -> Jso
         case "namespaces":
             labels = {**(new["metadata"].get("labels") or {}), **_name_label(old)}
             return {**new, "metadata": {**new["metadata"], "labels": labels}, "spec": old["spec"]}
+        case "controllerrevisions.apps":
+            return prepared_revision(new)
         case "customresourcedefinitions.apiextensions.k8s.io":
             check_unchanged(old, new)
             return new
@@ -109,13 +114,9 @@ def update_errors(served: Served, old: JsonObject, new: JsonObject) -> list[Fiel
         case "priorityclasses.scheduling.k8s.io":
             return priority_change_errors(old, new)
         case "controllerrevisions.apps":
-            return _changed(old, new, "data")
+            return revision_change_errors(old, new)
         case _:
             return []
-
-
-def _changed(old: JsonObject, new: JsonObject, *fields: str) -> list[FieldError]:
-    return [immutable(field, new.get(field)) for field in fields if old.get(field) != new.get(field)]
 
 
 def _prepared_namespace(obj: JsonObject) -> JsonObject:
@@ -141,11 +142,6 @@ def _event_errors(obj: JsonObject) -> list[FieldError]:
     if namespace == home or (not namespace and home == "default"):
         return []
     return [invalid("involvedObject.namespace", namespace, "does not match event.namespace")]
-
-
-def _revision_errors(obj: JsonObject) -> list[FieldError]:
-    errors = [] if isinstance(obj.get("revision"), int) else [required("revision", "must be an integer")]
-    return errors if obj.get("data") is not None else [*errors, required("data", "data is mandatory")]
 
 
 def _quota_errors(obj: JsonObject) -> list[FieldError]:

@@ -30,7 +30,8 @@ def is_followed_log(request: Request) -> bool:
 class LogStream:
     """An async iterator of lines: one run of one container, from its beginning to its end. Closed: nothing more.
 
-    The pod is looked at whenever a pod changes, so a source must have written the pod's status after its last line.
+    The pod is looked at whenever a pod changes, so a source must have written the pod's status after its last line; a
+    source that can be followed wakes us in between, too.
     """
 
     headers = TEXT
@@ -49,13 +50,18 @@ class LogStream:
         state = chosen_run(pod, self._container, self._options) if is_anywhere else {}
         self._started_at = _started_at(state)
         self._restarts = _restarts(pod, self._container)
-        written = source.lines(pod, self._container, state) if is_anywhere else ()
+        # Only a source that is not asked line by line is compared with what is known.
+        self._tail = source.follow(pod, self._container, state, self._wake) if is_anywhere else None
+        self._waiter: asyncio.Future[None] | None = None
+        if self._tail is not None:
+            written = self._tail.news()
+        else:
+            written = source.lines(pod, self._container, state) if is_anywhere else ()
         # Lines of the run that were dealt with, told or not.
-        self._known = Counter(written)
+        self._known = Counter(() if self._tail else written)
         self._budget = self._options.limit
         self._lines: deque[bytes] = deque()
         self._is_over = "running" not in state
-        self._waiter: asyncio.Future[None] | None = None
         self._add(self._options.selected(written))
 
     def __aiter__(self) -> "LogStream":
@@ -86,13 +92,21 @@ class LogStream:
         self._is_over = True
         self._lines.clear()
         self._table.stop_waking(self)
+        if self._tail is not None:
+            self._tail.close()
         self._wake()
 
     def _look(self) -> None:
         """What the run wrote since, if it still is: a pod that went, or a container that started anew, ends it."""
         entry = self._table.find(self._target.namespace, self._target.name)
         if entry is None or entry.obj["metadata"]["uid"] != self._uid:
+            self._add(() if self._tail is None else self._tail.news())
             self._is_over = True
+            return
+        if self._tail is not None:
+            # The last lines were there before the status that tells of the end.
+            self._add(self._tail.news())
+            self._is_over |= "running" not in self._run_in(entry.obj)
             return
         if entry is self._looked_at:
             return

@@ -3,7 +3,7 @@
 With `follow=true` the answer is a stream: `log_stream.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -36,12 +36,27 @@ class LogSource(Protocol):
 
     def lines(self, pod: JsonObject, container: str, state: JsonObject) -> tuple[LogLine, ...]: ...
 
+    def follow(self, pod: JsonObject, container: str, state: JsonObject, wake: Callable[[], None]) -> "LogTail | None":
+        """The run's lines as they come, with a `wake` for each; None: only a change of the pod can bring new ones."""
+
+
+class LogTail(Protocol):
+    """One run, followed."""
+
+    def news(self) -> tuple[LogLine, ...]:
+        """What was written since the last call; at first, all there is."""
+
+    def close(self) -> None: ...
+
 
 class NoLogs:
     """For clusters whose pods nobody runs."""
 
     def lines(self, pod: JsonObject, container: str, state: JsonObject) -> tuple[LogLine, ...]:
         raise RefusedError(501, "NotImplemented", "logs are not kept by the kubelet of this cluster")
+
+    def follow(self, pod: JsonObject, container: str, state: JsonObject, wake: Callable[[], None]) -> None:
+        """Whoever asks for the lines is told."""
 
 
 NO_LOGS = NoLogs()

@@ -2,18 +2,21 @@
 
 spec/rolling-update.md, "PodClique (PCLQ) Pod Selection": pods of an older template that are not ready go at once; then
 one ready pod at a time, the oldest first, only while the minimum is ready. Every choice of a ready pod is stored
-before the pod is deleted; a pod counts as replaced when as many pods of the new template are ready as were taken.
+before the pod is deleted. It counts as replaced when its index is ready again, or another pod of the new template than
+were ready before: who takes its place on the node is not ours to say.
 """
 
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from grove.api import names
 from grove.api.pod import Pod
 from grove.api.podclique import CliqueRollingUpdateProgress, PodsSelectedToUpdate
 from grove.api.times import ceil_second
 from grove.planner.actions import earliest
 from grove.planner.pods import PodToDelete
+from grove.planner.rollout.progress import end_at_once
 from grove.planner.rollout.waits import Wait, wait_for_minimum, wait_for_new_pods
 from grove.planner.views import CliqueView, template_hash_of
 
@@ -49,7 +52,8 @@ def roll_clique(
     wake_at = earliest(*(gone_at(pod) for pod in lingering))
     if stored is None or not is_open:
         if must_stop and is_outdated:
-            at_once = CliqueRollingUpdateProgress(update_started_at=ceil_second(now), update_ended_at=ceil_second(now))
+            instant = end_at_once(stored.update_ended_at if stored else None, now)
+            at_once = CliqueRollingUpdateProgress(update_started_at=instant, update_ended_at=instant)
             return CliqueRoll(progress=stored if is_aimed else at_once, may_patch=True, is_done=False)
         if is_outdated and may_start:
             return CliqueRoll(progress=CliqueRollingUpdateProgress(update_started_at=ceil_second(now)), is_done=False)
@@ -57,14 +61,21 @@ def roll_clique(
     if must_stop:
         return CliqueRoll(progress=_ended(stored, now), may_patch=True, is_done=not is_outdated)
     if not is_aimed:
-        again = msgspec.structs.replace(stored, update_started_at=ceil_second(now))
+        again = CliqueRollingUpdateProgress(
+            update_started_at=ceil_second(now),
+            ready_pods_selected_to_update=_still_owed(view, target, stored.ready_pods_selected_to_update),
+        )
         return CliqueRoll(progress=again, is_done=False)
     if view.template_hash != target:
         return CliqueRoll(progress=stored, may_patch=True, is_done=False)
-    return _next_step(view, target, stored, old, bool(lingering), wake_at, now)
+    roll = _next_step(view, target, stored, old, bool(lingering), wake_at, now)
+    if may_start or roll.is_done:
+        return roll
+    # Its turn went to another replica before it was done: it waits for the next one.
+    return CliqueRoll(progress=stored, may_patch=True, is_done=False, wake_at=wake_at)
 
 
-def has_old_pods(view: CliqueView, target: str) -> bool:
+def has_old_pods(view: CliqueView, target: str | None) -> bool:
     return any(hash_ != target for hash_ in view.active_hashes)
 
 
@@ -93,12 +104,15 @@ def _next_step(
     wake_at: datetime | None,
     now: datetime,
 ) -> CliqueRoll:
+    # A scale-in goes first: both at once could take more than the minimum allows, or one pod twice.
+    is_scaled_in = len(view.active) <= view.replicas
     unready = tuple(
-        PodToDelete(pod=pod, reason="it runs an older template and is not ready") for pod in old if not pod.is_ready
+        PodToDelete(pod=pod, reason="it runs an older template and is not ready")
+        for pod in old
+        if is_scaled_in and not pod.is_ready
     )
     ready = sorted((pod for pod in old if pod.is_ready), key=_age)
-    # A scale-in goes first: both at once could take more than the minimum allows.
-    may_take = view.ready_count >= view.min_available and len(view.active) <= view.replicas
+    may_take = is_scaled_in and view.ready_count >= view.min_available
     selected = progress.ready_pods_selected_to_update
     chosen = next((pod for pod in ready if selected is not None and pod.metadata.name == selected.current), None)
     if chosen is not None:
@@ -114,12 +128,16 @@ def _next_step(
     rolling = CliqueRoll(
         progress=progress, may_patch=True, deletes=unready, needs_look=bool(unready), is_done=False, wake_at=wake_at
     )
-    if not _is_caught_up(view, target, selected, len(old)):
+    if not _is_caught_up(view, target, selected):
         return msgspec.structs.replace(rolling, wait=wait_for_new_pods((view,), target))
     if ready:
         if not may_take:
             return msgspec.structs.replace(rolling, wait=wait_for_minimum(view, progress.update_started_at))
-        choice = PodsSelectedToUpdate(current=ready[0].metadata.name, completed=taken_so_far(selected))
+        choice = PodsSelectedToUpdate(
+            current=ready[0].metadata.name,
+            completed=(*selected.completed, selected.current) if selected is not None else (),
+            ready_before=len(_ready_names(view, target)),
+        )
         choosing = msgspec.structs.replace(progress, ready_pods_selected_to_update=choice)
         return msgspec.structs.replace(rolling, progress=choosing, needs_look=True)
     if old or is_lingering:
@@ -129,16 +147,33 @@ def _next_step(
     return msgspec.structs.replace(rolling, progress=_ended(progress, now), is_done=True)
 
 
-def _is_caught_up(view: CliqueView, target: str, selected: PodsSelectedToUpdate | None, old_count: int) -> bool:
-    """As many ready pods of the new template as were taken; of those that a scale-in took, nobody is waited for."""
-    ready = sum(pod.is_ready and template_hash_of(pod.metadata) == target for pod in view.active)
-    return ready >= min(len(taken_so_far(selected)), max(0, view.replicas - old_count))
-
-
-def taken_so_far(selected: PodsSelectedToUpdate | None) -> tuple[str, ...]:
+def _is_caught_up(view: CliqueView, target: str, selected: PodsSelectedToUpdate | None) -> bool:
+    """The last pod that was taken has a ready successor; of one that a scale-in took too, nobody is waited for."""
     if selected is None:
-        return ()
-    return (*selected.completed, selected.current)
+        return True
+    ready = _ready_names(view, target)
+    place = selected.current[: -names.SUFFIX_LENGTH]
+    if any(name[: -names.SUFFIX_LENGTH] == place for name in ready):
+        return True
+    # Old pods that are not ready make room for new ones at once.
+    most = view.replicas - (view.ready_count - len(ready))
+    return len(ready) >= min(selected.ready_before + 1, most)
+
+
+def _ready_names(view: CliqueView, target: str) -> tuple[str, ...]:
+    """What is ready of the new template."""
+    return tuple(pod.metadata.name for pod in view.active if pod.is_ready and template_hash_of(pod.metadata) == target)
+
+
+def _still_owed(view: CliqueView, target: str, selected: PodsSelectedToUpdate | None) -> PodsSelectedToUpdate | None:
+    """What a further change of the template leaves of the last choice: all of it, if nothing ready made up for it."""
+    told = view.clique.status.update_progress
+    before = told.pod_template_hash if told is not None else ""
+    if selected is None or before == target:
+        return selected
+    if _is_caught_up(view, before, selected):
+        return None
+    return msgspec.structs.replace(selected, ready_before=len(_ready_names(view, target)))
 
 
 def _age(pod: Pod) -> tuple[datetime, str]:

@@ -16,11 +16,10 @@ from grove.api.times import ceil_second
 from grove.planner.actions import earliest
 from grove.planner.availability import is_available, is_scheduled
 from grove.planner.rollout.clique_level import gone_at, has_old_pods, lingering_pods
+from grove.planner.rollout.progress import end_at_once
 from grove.planner.rollout.waits import Wait, wait_for_new_pods
 from grove.planner.views import CliqueView
 
-# What `current` says when a later change of the template made the last choice void.
-NONE_SELECTED = -1
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -34,6 +33,9 @@ class UnitView(msgspec.Struct, frozen=True, kw_only=True):
     leftovers: tuple[tuple[CliqueView, str], ...] = ()
     # Its recreation is recorded and not finished.
     is_going: bool = False
+    # Of what the stored progress aims at: it runs all of that; and that is what it should aim at.
+    was_updated: bool = False
+    is_same_aim: bool = False
 
     @property
     def present(self) -> tuple[tuple[CliqueView, str], ...]:
@@ -41,15 +43,19 @@ class UnitView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_outdated(self) -> bool:
-        return any(_is_old(view, target) for view, target in self.present)
+        return any(is_old(view, target) for view, target in self.present)
 
     @property
     def has_old_leftovers(self) -> bool:
-        return any(_is_old(view, target) for view, target in self.leftovers)
+        return any(is_old(view, target) for view, target in self.leftovers)
 
     @property
     def is_ready(self) -> bool:
         return all(view is not None and is_available(view) and is_scheduled(view) for view, _ in self.cliques)
+
+    @property
+    def is_serving(self) -> bool:
+        return self.is_ready and not self.is_going
 
     @property
     def exists(self) -> bool:
@@ -65,7 +71,7 @@ class UnitView(msgspec.Struct, frozen=True, kw_only=True):
         return earliest(*pods) or _EPOCH
 
 
-def _is_old(view: CliqueView, target: str) -> bool:
+def is_old(view: CliqueView, target: str | None) -> bool:
     return view.template_hash != target or has_old_pods(view, target)
 
 
@@ -96,7 +102,8 @@ def roll_group(
     is_outdated = any(unit.is_outdated or unit.has_old_leftovers for unit in units) or bool(lingering)
     if stored is None or not is_open:
         if must_stop and is_outdated:
-            at_once = GroupRollingUpdateProgress(update_started_at=ceil_second(now), update_ended_at=ceil_second(now))
+            instant = end_at_once(stored.update_ended_at if stored else None, now)
+            at_once = GroupRollingUpdateProgress(update_started_at=instant, update_ended_at=instant)
             return GroupRoll(progress=stored if is_aimed else at_once, is_done=False)
         if is_outdated and may_start:
             return GroupRoll(progress=GroupRollingUpdateProgress(update_started_at=ceil_second(now)), is_done=False)
@@ -106,10 +113,15 @@ def roll_group(
     if not is_aimed:
         again = GroupRollingUpdateProgress(
             update_started_at=ceil_second(now),
-            ready_replica_indices_selected_to_update=_void(stored.ready_replica_indices_selected_to_update),
+            ready_replica_indices_selected_to_update=_still_owed(
+                units, stored.ready_replica_indices_selected_to_update
+            ),
         )
         return GroupRoll(progress=again, is_done=False)
     roll = _next_step(group, {unit.index: unit for unit in units}, stored, bool(lingering), now)
+    if not may_start and not roll.is_done:
+        # Its turn went to another replica before it was done: it waits for the next one.
+        roll = GroupRoll(progress=stored, is_done=False)
     return msgspec.structs.replace(roll, wake_at=earliest(*map(gone_at, lingering)))
 
 
@@ -123,7 +135,7 @@ def _next_step(
     old = [unit for unit in units.values() if unit.is_outdated and not unit.is_going]
     useless = tuple(unit.index for unit in old if not unit.is_ready)
     ready = sorted((unit for unit in old if unit.is_ready), key=lambda unit: (unit.born_at, unit.index))
-    available = sum(unit.is_ready and not unit.is_going for unit in units.values())
+    available = sum(unit.is_serving for unit in units.values())
     may_take = available >= group.spec.min_available
     selected = progress.ready_replica_indices_selected_to_update
     chosen = next((unit.index for unit in ready if selected is not None and unit.index == selected.current), None)
@@ -136,13 +148,18 @@ def _next_step(
             wait=None if may_take else _wait_for_minimum(group, units, available, progress),
         )
     rolling = GroupRoll(progress=progress, takes=useless, needs_look=bool(useless), is_done=False)
-    caught_up = sum(unit.is_ready and not unit.is_outdated and not unit.is_going for unit in units.values())
-    if caught_up < min(len(taken_so_far(selected)), max(0, len(units) - len(old))):
+    done = tuple(unit.index for unit in units.values() if unit.is_serving and not unit.is_outdated)
+    # Old replicas that are of no use make room for new ones at once.
+    if not _is_caught_up(selected, done, len(units) - len(ready)):
         return msgspec.structs.replace(rolling, wait=_wait_for_units(units))
     if ready:
         if not may_take:
             return msgspec.structs.replace(rolling, wait=_wait_for_minimum(group, units, available, progress))
-        choice = ReplicasSelectedToUpdate(current=ready[0].index, completed=taken_so_far(selected))
+        choice = ReplicasSelectedToUpdate(
+            current=ready[0].index,
+            completed=(*selected.completed, selected.current) if selected is not None else (),
+            ready_before=len(done),
+        )
         choosing = msgspec.structs.replace(progress, ready_replica_indices_selected_to_update=choice)
         return msgspec.structs.replace(rolling, progress=choosing, needs_look=True)
     if old or is_lingering or any(unit.is_going for unit in units.values()):
@@ -156,16 +173,23 @@ def _lingering(unit: UnitView, now: datetime) -> list[Pod]:
     return [pod for view, target in (*unit.present, *unit.leftovers) for pod in lingering_pods(view, target, now)]
 
 
-def taken_so_far(selected: ReplicasSelectedToUpdate | None) -> tuple[int, ...]:
-    if selected is None:
-        return ()
-    return (*selected.completed, *((selected.current,) if selected.current != NONE_SELECTED else ()))
+def _is_caught_up(selected: ReplicasSelectedToUpdate | None, done: Sequence[int], most: int) -> bool:
+    """The last replica that was taken is ready again, or one more than before; `most` is how many there can be."""
+    return selected is None or selected.current in done or len(done) >= min(selected.ready_before + 1, most)
 
 
-def _void(selected: ReplicasSelectedToUpdate | None) -> ReplicasSelectedToUpdate | None:
-    """An index says nothing about which life of the replica was meant: after a further change it is chosen again."""
-    taken = taken_so_far(selected)
-    return ReplicasSelectedToUpdate(current=NONE_SELECTED, completed=taken) if taken else None
+def _still_owed(
+    units: Sequence[UnitView], selected: ReplicasSelectedToUpdate | None
+) -> ReplicasSelectedToUpdate | None:
+    """What a further change of the template leaves of the last choice: all of it, if nothing ready made up for it."""
+    if selected is None or all(unit.is_same_aim for unit in units):
+        return selected
+    before = [unit.index for unit in units if unit.is_serving and unit.was_updated]
+    old_count = sum(unit.is_serving and not unit.was_updated for unit in units)
+    if _is_caught_up(selected, before, len(units) - old_count):
+        return None
+    done = sum(unit.is_serving and not unit.is_outdated for unit in units)
+    return msgspec.structs.replace(selected, ready_before=done)
 
 
 def _wait_for_units(units: Mapping[int, UnitView]) -> Wait:
@@ -186,7 +210,7 @@ def _wait_for_minimum(
     return msgspec.structs.replace(
         cause,
         message=f"no further ready replica is taken, because {found}: {cause.message}",
-        since=max(cause.since or _EPOCH, progress.update_started_at or _EPOCH),
+        since=None if cause.since is None else max(cause.since, progress.update_started_at or _EPOCH),
     )
 
 

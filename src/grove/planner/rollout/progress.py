@@ -3,9 +3,18 @@
 It also says which revision the stored progress aims at.
 """
 
+from datetime import datetime, timedelta
+
 from grove.api.podclique import CliqueRollingUpdateProgress, CliqueUpdateProgress
 from grove.api.scalinggroup import GroupRollingUpdateProgress, GroupUpdateProgress
+from grove.api.times import ceil_second
 from grove.planner.snapshot import SetContext
+
+
+def end_at_once(before: datetime | None, now: datetime) -> datetime:
+    """When an update that only has to be told ends: never at the end of the one `before`, which aimed elsewhere."""
+    instant = ceil_second(now)
+    return instant if before is None else max(instant, before + timedelta(seconds=1))
 
 
 def clique_update_progress(

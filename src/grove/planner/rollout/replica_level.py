@@ -12,7 +12,7 @@ from grove.planner.availability import clique_breach
 from grove.planner.blueprint import CliqueBlueprint, GroupBlueprint, ReplicaBlueprint
 from grove.planner.recreation import Recreations, Unit
 from grove.planner.rollout.clique_level import CliqueRoll, gone_at, has_old_pods, lingering_pods, roll_clique
-from grove.planner.rollout.group_level import GroupRoll, UnitView, roll_group
+from grove.planner.rollout.group_level import GroupRoll, UnitView, is_old, roll_group
 from grove.planner.rollout.waits import Wait, longest
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView, ReplicaView
@@ -33,6 +33,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     is_turn: bool = False
     # OnDelete: templates are taken over at once and everywhere, and nothing is deleted for them.
     is_on_delete: bool = False
+    # The template hashes of every stored revision: what an update before this one aimed at.
+    stored_hashes: Mapping[str, Mapping[str, str]] = {}
     # Of a training set: how often this replica was to be restarted so far.
     restarts: int = 0
 
@@ -141,7 +143,16 @@ def _roll_group(
     told = current.status.update_progress
     return roll_group(
         current,
-        tuple(_units(context, replica, blueprint, group, recreations)),
+        tuple(
+            _units(
+                context,
+                replica,
+                blueprint,
+                group,
+                recreations,
+                aimed_at=role.stored_hashes.get(told.pod_clique_set_generation_hash, {}) if told else {},
+            )
+        ),
         is_aimed=told is not None and told.pod_clique_set_generation_hash == context.generation_hash,
         may_start=role.is_turn,
         must_stop=role.is_on_delete,
@@ -155,6 +166,8 @@ def _units(
     blueprint: ReplicaBlueprint,
     group: GroupBlueprint,
     recreations: Recreations,
+    *,
+    aimed_at: Mapping[str, str],
 ) -> Iterable[UnitView]:
     members: dict[int, list[CliqueBlueprint]] = {}
     for clique in blueprint.cliques:
@@ -173,6 +186,10 @@ def _units(
                 if view is not None and not recreations.is_present(replica, clique)
             ),
             is_going=any(recreations.of(clique) is not None for clique in cliques),
+            was_updated=all(
+                view is not None and not is_old(view, aimed_at.get(c.template.name)) for view, _, c in views
+            ),
+            is_same_aim=all(aimed_at.get(c.template.name) == target for _, target, c in views),
         )
 
 
@@ -208,7 +225,7 @@ def freshness(context: SetContext, replica: ReplicaView, blueprint: ReplicaBluep
     stale_groups: set[str] = set()
     updated: list[str] = []
     gone: list[datetime] = []
-    is_any_older = _is_labelled_older(context, replica, blueprint)
+    is_any_older = is_labelled_older(context, replica, blueprint.base.name)
     for clique in blueprint.cliques:
         view = replica.cliques.get(clique.name)
         target = context.newest_hashes[clique.template.name]
@@ -228,8 +245,8 @@ def freshness(context: SetContext, replica: ReplicaView, blueprint: ReplicaBluep
     )
 
 
-def _is_labelled_older(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint) -> bool:
-    base = replica.gangs.get(blueprint.base.name)
+def is_labelled_older(context: SetContext, replica: ReplicaView, base_name: str) -> bool:
+    base = replica.gangs.get(base_name)
     told = base.metadata.labels.get(labels.GENERATION_HASH) if base else None
     return told is not None and told != context.newest_generation_hash
 

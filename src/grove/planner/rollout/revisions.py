@@ -53,6 +53,7 @@ class Targets:
             if newest is not None
         }
         self.newest = None if newest is None else self.contexts[newest.generation_hash]
+        self.stored_hashes = {revision.generation_hash: revision.template.hashes for revision in self.revisions}
 
     def _stored(self) -> dict[str, dict[str, CliqueTemplate]]:
         found: dict[str, dict[str, CliqueTemplate]] = {}
@@ -74,8 +75,11 @@ class Targets:
         return self.contexts.get(self.running(replica), self.newest)
 
     def role_of(self, replica: ReplicaView, turn: int | None, restarts: int) -> Role:
-        is_turn = replica.index == turn and not self.is_on_delete
-        return Role(is_turn=is_turn, is_on_delete=self.is_on_delete, restarts=restarts)
+        # While what is asked for is not stored, nobody's turn goes on: it would lead to what nobody asks for.
+        is_turn = replica.index == turn and not self.is_on_delete and self.wanted is not None
+        return Role(
+            is_turn=is_turn, is_on_delete=self.is_on_delete, restarts=restarts, stored_hashes=self.stored_hashes
+        )
 
     def running(self, replica: ReplicaView) -> str:
         """The revision that a replica runs by its gang or, without one, by its cliques; "": none that is known."""

@@ -59,11 +59,11 @@ def wait_for_minimum(view: CliqueView, started_at: datetime | None) -> Wait:
     found = f"{view.ready_count} of at least {view.min_available} pods of {view.name} are ready"
     cause = longest(_wait_for(pod) for pod in view.active if not pod.is_ready)
     why = f": {cause.message}" if cause else ""
-    since = (_last_change(view), started_at or _EPOCH, (cause.since if cause else None) or _EPOCH)
+    since = cause.since if cause else None
     return Wait(
         reason=Reason.MINIMUM_NOT_MET,
         message=f"no further ready pod is taken, because {found}{why}",
-        since=max(since),
+        since=None if since is None else max(since, _last_change(view), started_at or _EPOCH),
         is_hopeless=cause is not None and cause.is_hopeless,
     )
 
