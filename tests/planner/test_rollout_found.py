@@ -3,11 +3,11 @@
 import msgspec
 
 from grove.api.resources import CONTROLLER_REVISIONS, PODCLIQUESETS
-from grove.planner.actions import Plan
+from grove.planner.actions import Delete, DeleteMany, Plan
 from grove.planner.plan import plan
 from grove.planner.rollout.revisions import Targets
 from grove.planner.snapshot import build_context
-from tests.dsl import World, at, pcs, revision, role, run_to_rest, touched, visit
+from tests.dsl import World, actions, at, pcs, revision, role, run_to_rest, touched, visit
 
 
 def test_a_replica_that_was_scaled_in_and_is_wanted_again_is_no_update() -> None:
@@ -61,3 +61,17 @@ def test_a_change_is_not_called_seen_before_its_template_is_stored() -> None:
     assert progress is not None
     is_seen = world.pcs.status.observed_generation == world.pcs.metadata.generation
     assert not (is_seen and progress.update_ended_at is not None)
+
+
+def test_while_most_nodes_are_out_an_update_takes_nothing() -> None:
+    world = World(pcs(role("a", 3), replicas=1))
+    run_to_rest(world)
+    world.change("a", "v2")
+    for _ in range(4):
+        seen = msgspec.structs.replace(world.snapshot(), hold_until=at(60))
+        decided = plan(seen, world.now)
+        assert [one for one in actions(decided) if isinstance(one, Delete | DeleteMany)] == []
+        world.carry_out(decided)
+    run_to_rest(world)
+    assert world.pcs is not None
+    assert world.pcs.status.updated_replicas == 1

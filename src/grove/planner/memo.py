@@ -3,6 +3,7 @@
 It saves time and changes no answer: a fresh `Memo` gives the same plans.
 """
 
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
 
@@ -53,16 +54,12 @@ class Memo:
         progress = snapshot.pcs.status.rolling_update_progress
         is_open = bool(self._outdated) or (progress is not None and progress.update_ended_at is None)
         turn = next(iter(self._positions_of(self._turn)), None)
-        replicas = snapshot.pcs.spec.replicas
+        is_turn_done = turn is not None and self._plans[turn].is_turn_done
+        # Who could be next is asked when somebody can be.
+        is_asked = (turn is None or is_turn_done) and not snapshot.context.is_training
         return RollFacts(
-            outdated=()
-            if snapshot.context.is_training
-            else tuple(
-                Candidate(index=self._views[i].index, standing=self._plans[i].standing)
-                for i in self._outdated
-                if self._views[i].index < replicas
-            ),
-            is_turn_done=turn is not None and self._plans[turn].is_turn_done,
+            outdated=tuple(self._candidates(snapshot.pcs.spec.replicas)) if is_asked else (),
+            is_turn_done=is_turn_done,
             wait=None if turn is None else self._plans[turn].update_wait,
             updated_cliques=tuple(islice((n for p in self._plans for n in p.updated_cliques), LISTED_NAMES))
             if is_open
@@ -75,6 +72,12 @@ class Memo:
             updated_group_count=self._updated_groups,
             group_count=self._groups,
         )
+
+    def _candidates(self, replicas: int) -> Iterator[Candidate]:
+        for position in self._outdated:
+            index = self._views[position].index
+            if index < replicas:
+                yield Candidate(index=index, standing=self._plans[position].standing)
 
     def runs(self) -> tuple[ReplicaRun, ...]:
         """Of a training set: how far each replica is."""

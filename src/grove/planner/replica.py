@@ -49,6 +49,7 @@ from grove.planner.rollout.replica_level import (
     Role,
     Standing,
     freshness,
+    held,
     is_labelled_older,
     roll_replica,
     standing,
@@ -139,11 +140,14 @@ def plan_replica(
     is_counted = context.is_training and is_restart_pending(replica, blueprint, role.restarts)
     due = "" if is_counted else terminations.restart
     roll = roll_replica(context, replica, blueprint, recreations, role, now)
+    if hold_until is not None and now < hold_until:
+        # With most nodes out, what is not ready is more likely out of reach than of no use.
+        roll = held(roll)
     fresh = freshness(context, replica, blueprint, now)
     states = gang_states(replica, blueprint, recreations, removals.busy_gangs, now, gangs_ahead_count)
     is_turn_done = role.is_turn and roll.is_done and not fresh.is_outdated
-    wait = (_refused_wait(states) or roll.wait) if role.is_turn else None
     failures = open_failures(replica, blueprint, states)
+    wait = (_refused_wait(states, failures) or roll.wait) if role.is_turn else None
     retries = Retries(failures, now)
     builds = plan_builds(context, replica, blueprint, recreations, states, retries, role, roll, now)
     waiting = gates_of(states)
@@ -215,10 +219,14 @@ def plan_replica(
     )
 
 
-def _refused_wait(states: tuple[GangState, ...]) -> Wait | None:
+def _refused_wait(states: tuple[GangState, ...], failures: tuple[Failure, ...]) -> Wait | None:
     refused = next((state for state in states if state.refusal is not None), None)
     if refused is None or refused.refusal is None:
-        return None
+        if not failures:
+            return None
+        first = min(failures, key=lambda failure: (failure.first_at, failure.key))
+        message = f"{first.key} is refused: {first.message}"
+        return Wait(reason=Reason.PODS_REFUSED, message=message, since=first.first_at, is_hopeless=True)
     message = f"pods of {refused.blueprint.name} are refused: {refused.refusal.message}"
     return Wait(reason=Reason.PODS_REFUSED, message=message, since=refused.refusal.since, is_hopeless=True)
 

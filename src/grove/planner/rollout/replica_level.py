@@ -100,6 +100,12 @@ def roll_replica(
     )
 
 
+def held(roll: ReplicaRoll) -> ReplicaRoll:
+    """The same update without its acts."""
+    idle = {n: msgspec.structs.replace(one, deletes=(), needs_look=False) for n, one in roll.cliques.items()}
+    return msgspec.structs.replace(roll, cliques=idle, takes=(), looks=())
+
+
 def _is_complete(
     replica: ReplicaView,
     blueprint: ReplicaBlueprint,
