@@ -18,11 +18,13 @@ PURE_ROOMS = ("api", "planner", "placement", "installation")
 TIME_DOORS = ("clock.py", "sim/clock.py")
 # Commands that run in real time draw their seeds and tokens there.
 CHANCE_DOORS = ("cli/chance.py",)
+# The process kubelet probes its pods, speaks to its warden, and teaches programs in pods the names of others.
+PROCESS_DOORS = tuple(f"cluster/kubelet/{name}.py" for name in ("probes", "processes", "resolver", "warden"))
 # `kube/transport.py` is the seam; behind it, one client and one server that speak HTTP. Beside it, the operator's pages
 # and its webhooks.
 NETWORK_DOORS = (
     "kube/config.py", "kube/http.py", "kube/tls.py", "cluster/http/", "controller/pages.py",
-    "admission/server.py", "admission/tls.py",
+    "admission/server.py", "admission/tls.py", *PROCESS_DOORS,
 )  # fmt: skip
 TIME_MODULES = ("sched", "time")
 CHANCE_MODULES = ("random", "secrets", "uuid")

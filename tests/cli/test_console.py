@@ -24,8 +24,8 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
     assert said.code == 0
     listed = said.out.partition("Commands:")[2].split("\n")
     assert [line.split()[0] for line in listed if line.strip()] == [
-        "up", "operator", "apply", "delete", "status", "why", "logs", "sim", "crds", "manifests", "webhook-certs",
-        "version",
+        "up", "run", "operator", "apply", "plan", "delete", "status", "why", "rollout", "logs", "sim", "crds",
+        "manifests", "webhook-certs", "version",
     ]  # fmt: skip
 
 
@@ -38,10 +38,15 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
         (["up", "--nodes", "-1"], "grove: Invalid value for '--nodes'"),
         (["up", "--port", "65536"], "grove: Invalid value for '--port'"),
         (["up", "--kubelet", "real"], "grove: Invalid value for '--kubelet'"),
-        (["up", "--kubelet", "process"], "grove: --kubelet process: running pods as local processes comes later; "),
         (["up", "--data-dir", "here"], "grove: --data-dir: keeping the cluster on disk comes later; "),
         (["up", "--node-resources", "cpu"], "grove: --node-resources: 'cpu' is not K=V; "),
         (["up", "--node-resources", "cpu=lots"], 'grove: --node-resources: cpu: "lots" is not a quantity: '),
+        (["run"], "grove: Missing argument 'FILE'"),
+        (["run", "x", "--kubelet", "none"], "grove: Invalid value for '--kubelet'"),
+        (["run", "x", "--until", "later"], "grove: Invalid value for '--until'"),
+        (["run", "x", "--timeout", "soon"], 'grove: --timeout: "soon" is not a duration: '),
+        (["run", "x", "--timeout", "0s"], "grove: --timeout: 0s is no time at all; "),
+        (["run", "x", "--node-resources", "cpu"], "grove: --node-resources: 'cpu' is not K=V; "),
         (["why", "chat"], "grove: 'chat': expected KIND/NAME, such as pcs/chat; "),
         (["why", "node/node-0"], "grove: 'node/node-0': expected KIND/NAME, such as pcs/chat; "),
         (["why"], "grove: Missing argument 'KIND/NAME'"),
@@ -66,6 +71,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list
             ["apply", "-f", "none.yaml"],
             "grove: none.yaml: cannot be read (No such file or directory); check the path\n",
         ),
+        (["run", "none.yaml"], "grove: none.yaml: cannot be read (No such file or directory); check the path\n"),
         (["up", "none.yaml"], "grove: none.yaml: cannot be read (No such file or directory); check the path\n"),
     ],
 )
@@ -143,6 +149,10 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("apiVersion: apiextensions.k8s.io/v1\n0\n", "")
 
 
-def test_a_shell_is_told_how_to_complete_commands(tmp_path: Path) -> None:
-    asked = {"_GROVE_COMPLETE": "complete_bash", "COMP_WORDS": "grove st", "COMP_CWORD": "1"}
-    assert grove(tmp_path, env=asked).out.split() == ["status"]
+@pytest.mark.parametrize(
+    ("typed", "completed"), [("grove st", ["status"]), ("grove rollout ", ["status", "history", "undo"])]
+)
+def test_a_shell_is_told_how_to_complete_commands(tmp_path: Path, typed: str, completed: list[str]) -> None:
+    place = str(len(typed.split(" ")) - 1)
+    asked = {"_GROVE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": place}
+    assert grove(tmp_path, env=asked).out.split() == completed

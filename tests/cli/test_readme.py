@@ -1,4 +1,4 @@
-"""The README's thirty seconds, as a newcomer lives them."""
+"""The README's thirty seconds, as a newcomer lives them. Its training job is `test_training_page.py`'s."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ from grove.kube.transport import MERGE_PATCH, Request
 from tests.cli.console import ROOT, Up
 from tests.markdown import fences
 
-MAKE, TERMINAL = (fence.text for fence in fences((ROOT / "README.md").read_text()) if fence.language == "console")
+MAKE, TERMINAL, _ = (fence.text for fence in fences((ROOT / "README.md").read_text()) if fence.language == "console")
 
 
 def _commands() -> dict[str, list[str]]:

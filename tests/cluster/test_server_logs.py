@@ -1,6 +1,6 @@
 """What containers wrote, as far as anybody knows."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -21,6 +21,9 @@ _READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T1
 class _ThreeLines:
     def lines(self, pod: JsonObject, container: str, state: JsonObject) -> tuple[LogLine, ...]:
         return tuple(LogLine(f"2026-01-01T11:59:{second}Z", f"{container} {second}") for second in (10, 20, 30))
+
+    def follow(self, pod: JsonObject, container: str, state: JsonObject, wake: Callable[[], None]) -> None:
+        """Nothing is written later."""
 
 
 async def _running(api: Api, *containers: str) -> None:

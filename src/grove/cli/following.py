@@ -1,10 +1,10 @@
 """Sets and all their parts, kept up to date by watches, for pictures that move. What they look like is `tree.py`."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from grove.api import labels
 from grove.api.meta import Uid
@@ -135,60 +135,101 @@ class Parts:
         )
 
 
+class Look(Protocol):
+    """How a look at sets is told."""
+
+    @property
+    def redraw_seconds(self) -> float | None:
+        """After this time it is told again, although nothing has changed."""
+
+    def tell(self, trees: Sequence[SetNode]) -> None: ...
+
+
 async def show_for_ever(followed: Followed, clock: Clock, output_format: Format, *, is_one: bool = False) -> None:
     """Until cancelled: a picture on a terminal, a line per change elsewhere, one line of JSON per look for programs."""
-    await followed.seen.wait()
     if output_format is Format.JSON:
-        await _print_looks(followed, clock)
+        await keep_looking(followed, clock, Records())
     elif output.is_terminal():
-        await _draw_looks(followed, clock, is_one=is_one)
+        with output.screen() as draw:
+            await keep_looking(followed, clock, Picture(clock, draw, is_one=is_one))
     else:
-        await _print_changes(followed, clock)
+        await keep_looking(followed, clock, Changes(clock))
 
 
-async def _print_looks(followed: Followed, clock: Clock) -> None:
+async def keep_looking(followed: Followed, clock: Clock, look: Look) -> None:
+    """Tell every change until cancelled, at a pace that leaves most of the time to others."""
+    await followed.seen.wait()
     while True:
+        began_at = clock.monotonic()
         followed.changed.clear()
-        output.say_json_line(followed.trees())
-        await _next(followed, clock, 0.0)
+        look.tell(followed.trees())
+        await _next(followed, clock, clock.monotonic() - began_at, at_most=look.redraw_seconds)
 
 
-async def _draw_looks(followed: Followed, clock: Clock, *, is_one: bool) -> None:
-    with output.screen() as draw:
-        while True:
-            began_at = clock.monotonic()
-            followed.changed.clear()
-            draw(picture(followed.trees(), clock.now(), output.height(), is_one=is_one))
-            cost = clock.monotonic() - began_at
-            await _next(followed, clock, cost, at_most=1.0)
+class Records:
+    """For programs: all sets, in one line of JSON."""
+
+    redraw_seconds = None
+
+    def tell(self, trees: Sequence[SetNode]) -> None:
+        output.say_json_line(trees)
 
 
-def picture(trees: Sequence[SetNode], now: datetime, height: int, *, is_one: bool) -> list[Row]:
+class Picture:
+    """On a terminal: trees. Ages go on, so it is drawn every second."""
+
+    redraw_seconds = 1.0
+
+    def __init__(
+        self,
+        clock: Clock,
+        draw: Callable[[Sequence[Row]], None],
+        *,
+        is_one: bool = False,
+        share: float = 1.0,
+        has_hint: bool = True,
+    ) -> None:
+        """`share` of the terminal's height is what it may take; a hint is for who can use it."""
+        self._clock = clock
+        self._draw = draw
+        self._is_one = is_one
+        self._share = share
+        self._has_hint = has_hint
+
+    def tell(self, trees: Sequence[SetNode]) -> None:
+        height = max(1, int(output.height() * self._share))
+        self._draw(picture(trees, self._clock.now(), height, is_one=self._is_one, has_hint=self._has_hint))
+
+
+def picture(trees: Sequence[SetNode], now: datetime, height: int, *, is_one: bool, has_hint: bool = True) -> list[Row]:
     """As much detail as there is room for: with pods, without them, or one line per set."""
     if not trees:
         return [(output.Cell("no PodCliqueSets yet", output.Tone.FAINT),)]
-    rows = [row for tree in trees for row in tree_rows(tree, now)]
+    rows = [row for tree in trees for row in tree_rows(tree, now, has_hint=has_hint)]
     if len(rows) > height:
-        rows = [row for tree in trees for row in tree_rows(without_pods(tree), now)]
+        rows = [row for tree in trees for row in tree_rows(without_pods(tree), now, has_hint=has_hint)]
     if len(rows) > height and not is_one:
         rows = table_rows(trees, now, has_namespaces=True)
     return rows
 
 
-async def _print_changes(followed: Followed, clock: Clock) -> None:
-    before: list[SetNode] = []
-    while True:
-        began_at = clock.monotonic()
-        followed.changed.clear()
-        after = followed.trees()
-        for line in changes(before, after):
-            output.say(f"{clock.now():%H:%M:%S} {line}")
-        before = after
-        await _next(followed, clock, clock.monotonic() - began_at)
+class Changes:
+    """Where there is no terminal: what has changed since the last look, line by line, with the time."""
+
+    redraw_seconds = None
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._before: Sequence[SetNode] = ()
+
+    def tell(self, trees: Sequence[SetNode]) -> None:
+        for line in changes(self._before, trees):
+            output.say(f"{self._clock.now():%H:%M:%S} {line}")
+        self._before = trees
 
 
-async def _next(followed: Followed, clock: Clock, cost: float, *, at_most: float | None = None) -> None:
-    """Wait until there is something new to show; ages on a picture go on, so it is drawn again every `at_most` s."""
+async def _next(followed: Followed, clock: Clock, cost: float, *, at_most: float | None) -> None:
+    """Wait until there is something new to show, or `at_most` seconds; and always a moment."""
     await clock.sleep(max(SHORTEST_PAUSE_SECONDS, PAUSE_PER_COST * cost))
     try:
         async with asyncio.timeout(at_most):

@@ -59,3 +59,18 @@ def checked_name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise UsageError(f"{text!r} cannot be a name: names are lower case letters, digits, '-' and '.'; check it")
     return text
+
+
+def parse_timeout(text: str) -> float | None:
+    """What `--timeout` says, in seconds; empty: no limit. Raises `UsageError`."""
+    from grove.api.durations import DurationError, parse_duration
+
+    if not text:
+        return None
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except DurationError as error:
+        raise UsageError(f"--timeout: {error}") from error
+    if seconds <= 0:
+        raise UsageError(f"--timeout: {text} is no time at all; write for example 10m, or leave it out")
+    return seconds

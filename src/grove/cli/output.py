@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.text import Text
 
 
@@ -31,6 +32,13 @@ class Tone(StrEnum):
     BAD = "bold red"
     FAINT = "dim"
     STRONG = "bold"
+    # Means nothing but "another one than its neighbour".
+    FIRST_HUE = "cyan"
+    SECOND_HUE = "magenta"
+    THIRD_HUE = "blue"
+    FOURTH_HUE = "bright_cyan"
+    FIFTH_HUE = "bright_magenta"
+    SIXTH_HUE = "bright_blue"
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -97,25 +105,42 @@ def plain(rows: Sequence[Row]) -> list[str]:
     return ["".join(cell.text for cell in row).rstrip() for row in _padded(rows)]
 
 
+class Board:
+    """A picture on the terminal that is drawn again and again, and lines that scroll by above it."""
+
+    def __init__(self, live: "Live") -> None:
+        self._live = live
+
+    def draw(self, rows: Sequence[Row]) -> None:
+        """Instead of the picture before; cut to the terminal's height."""
+        room = height()
+        shown = rows if len(rows) <= room else [*rows[: room - 1], (Cell(_more(len(rows) - room + 1), Tone.FAINT),)]
+        text = rich_text(shown)
+        text.no_wrap = True
+        text.overflow = "ellipsis"
+        self._live.update(text, refresh=True)
+
+    def say_above(self, rows: Sequence[Row]) -> None:
+        self._live.console.print(rich_text(rows), soft_wrap=True)
+
+
 @contextmanager
 def screen() -> Iterator[Callable[[Sequence[Row]], None]]:
-    """A picture on the terminal that is drawn again and again; it stays when it ends, cut to the terminal's height."""
+    """Only the picture of a board."""
+    with board() as shown:
+        yield shown.draw
+
+
+@contextmanager
+def board() -> Iterator[Board]:
+    """What it shows last stays when it ends."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
     console = Console(highlight=False)
     with Live(Text(), console=console, auto_refresh=False, vertical_overflow="crop", transient=False) as live:
-
-        def draw(rows: Sequence[Row]) -> None:
-            room = height()
-            shown = rows if len(rows) <= room else [*rows[: room - 1], (Cell(_more(len(rows) - room + 1), Tone.FAINT),)]
-            text = rich_text(shown)
-            text.no_wrap = True
-            text.overflow = "ellipsis"
-            live.update(text, refresh=True)
-
-        yield draw
+        yield Board(live)
 
 
 def _more(count: int) -> str:

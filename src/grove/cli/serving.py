@@ -4,32 +4,25 @@ The order matters: the kubeconfig appears once the API answers, and is gone befo
 """
 
 import asyncio
-import gc
 import signal
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-import structlog
-
 from grove.cli.apply import apply_all
 from grove.cli.chance import fresh_random, new_token
 from grove.cli.documents import Document, read_documents
+from grove.cli.embedding import inhabit, new_cluster, prepare_process
 from grove.cli.following import Followed, show_for_ever
 from grove.cli.output import Format, say, say_json_line
 from grove.cli.up import Wishes
 from grove.clock import Clock, LoopClock
-from grove.cluster.app import EmbeddedCluster
+from grove.cluster.app import EmbeddedCluster, KubeletKind
 from grove.cluster.http.kubeconfig import remove_kubeconfig, write_kubeconfig
 from grove.cluster.http.server import HttpApi
 from grove.cluster.nodes import Nodes
-from grove.controller.app import Controller
 from grove.errors import UserError
-from grove.kube.client import Client
 from grove.kube.config import OWN_KUBECONFIG, find_access, is_listening
-from grove.kube.limits import WriteLimiter
-from grove.sim.admission import admission_of
 
 # How the kubeconfig of an embedded cluster is recognised.
 CONTEXT = "current-context: grove"
@@ -39,11 +32,7 @@ def serve(wishes: Wishes) -> None:
     """Until Ctrl-C or SIGTERM."""
     documents = [document for path in wishes.files for document in read_documents(path)]
     _check_kubeconfig(wishes.kubeconfig)
-    _log_to_stderr()
-    # Almost nothing is cyclic here: looking for cycles often would only cost time.
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 1_000)
-    gc.enable()
+    prepare_process()
     asyncio.run(_serve(wishes, documents))
 
 
@@ -52,9 +41,7 @@ async def _serve(wishes: Wishes, documents: list[Document]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    # The server takes its admission when it is made, and the admission looks into the server's store.
-    admission = admission_of(lambda: cluster.server.store)
-    cluster = EmbeddedCluster(clock, fresh_random(), admission=admission, has_kubelet=wishes.has_kubelet)
+    cluster = new_cluster(clock, KubeletKind(wishes.kubelet))
     token = new_token()
     api = HttpApi(cluster.server, token=token, port=wishes.port)
     async with _started(api, wishes.port):
@@ -69,10 +56,7 @@ async def _inhabit(
 ) -> None:
     """Everything that lives in the cluster, until `stop`. One that fails ends all, with its error."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(cluster.run())]
-        if wishes.has_operator:
-            client = Client(cluster.connect(), clock, WriteLimiter(clock))
-            tasks.append(group.create_task(Controller(client, clock, fresh_random()).run()))
+        tasks = inhabit(group, cluster, clock, has_operator=wishes.has_operator)
         await apply_all(cluster.connect(), documents, "default", wishes.output)
         followed = Followed(cluster.client(), clock, fresh_random())
         tasks.append(group.create_task(followed.run()))
@@ -136,8 +120,3 @@ def _greet(wishes: Wishes, url: str) -> None:
     say(f"  kubectl --kubeconfig {wishes.kubeconfig} get pods")
     say(f"  grove status{flag}      grove why{flag} pcs/NAME      grove apply{flag} -f FILE")
     say("Ctrl-C ends it.")
-
-
-def _log_to_stderr() -> None:
-    # Looked up at every line: a moving picture stands in for it while it is drawn.
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))

@@ -1,6 +1,7 @@
 """`grove up [FILE...]`: an embedded cluster and the operator, in the foreground."""
 
 import gc
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +28,7 @@ NodeCount = Annotated[
     int, typer.Option("--nodes", help="Number of nodes: node-0 ...", min=0, max=MOST_NODES, metavar="N")
 ]
 NodeResources = Annotated[str, typer.Option("--node-resources", help="What every node has.", metavar="K=V,...")]
-KubeletOption = Annotated[Kubelet, typer.Option("--kubelet", help="Who runs pods; none: you write their status.")]
+KubeletOption = Annotated[Kubelet, typer.Option("--kubelet", help="Who runs pods; process: this machine does.")]
 Port = Annotated[int, typer.Option("--port", help="0: a free one. Loopback only.", min=0, max=65535, metavar="N")]
 NoOperator = Annotated[bool, typer.Option("--no-operator", help="Serve the cluster only.")]
 KubeconfigFile = Annotated[
@@ -44,7 +45,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[Path, ...]
     nodes: int
     node_resources: dict[str, str]
-    has_kubelet: bool
+    kubelet: Kubelet
     port: int
     has_operator: bool
     kubeconfig: Path
@@ -63,15 +64,15 @@ def up(
     output: Output = Format.TEXT,
 ) -> None:
     """Start a Kubernetes of your own, with nodes and the operator, until Ctrl-C."""
-    if kubelet is Kubelet.PROCESS:
-        raise UsageError("--kubelet process: running pods as local processes comes later; use simulated or none")
+    if kubelet is Kubelet.PROCESS and sys.platform != "linux":
+        raise UsageError("--kubelet process: local processes are run on Linux only; use simulated or none")
     if data_dir is not None:
         raise UsageError("--data-dir: keeping the cluster on disk comes later; leave it out, the cluster is in memory")
     wishes = Wishes(
         files=tuple(files or ()),
         nodes=nodes,
-        node_resources=_resources(node_resources),
-        has_kubelet=kubelet is Kubelet.SIMULATED,
+        node_resources=parse_resources(node_resources),
+        kubelet=kubelet,
         port=port,
         has_operator=not no_operator,
         kubeconfig=kubeconfig,
@@ -84,7 +85,8 @@ def up(
     serve(wishes)
 
 
-def _resources(text: str) -> dict[str, str]:
+def parse_resources(text: str) -> dict[str, str]:
+    """What `--node-resources` says. Raises `UsageError`."""
     from grove.api.quantities import parse_milli
 
     found: dict[str, str] = {}

@@ -4,33 +4,51 @@ No operator: that is not part of a cluster. Serving it to others is `http/`; the
 """
 
 import asyncio
+from enum import StrEnum
 from random import Random
+from typing import assert_never
 
 from grove.api.admission import AdmissionControl
 from grove.clock import Clock
 from grove.cluster.bound import BoundPods
 from grove.cluster.garbage import GarbageCollector
 from grove.cluster.inprocess import InProcessTransport
+from grove.cluster.kubelet.process import ProcessKubelet
+from grove.cluster.kubelet.process_logs import ProcessLogs
 from grove.cluster.kubelet.simulated import SimulatedKubelet
 from grove.cluster.kubelet.simulated_logs import SimulatedLogs
 from grove.cluster.node_lifecycle import NodeLifecycle
 from grove.cluster.scheduler import Scheduler
 from grove.cluster.server import ApiServer
-from grove.cluster.server.logs import NO_LOGS
+from grove.cluster.server.logs import NO_LOGS, LogSource
 from grove.kube.client import Client
 
 
+class KubeletKind(StrEnum):
+    """Who runs bound pods. Without anybody, whoever made the cluster writes their status."""
+
+    SIMULATED = "simulated"
+    PROCESS = "process"
+    NONE = "none"
+
+
 class EmbeddedCluster:
-    """`run` until cancelled. Without a kubelet nobody runs bound pods: whoever made the cluster writes their status."""
+    """`run` until cancelled."""
 
     def __init__(
-        self, clock: Clock, random: Random, *, admission: AdmissionControl | None, has_kubelet: bool = True
+        self,
+        clock: Clock,
+        random: Random,
+        *,
+        admission: AdmissionControl | None,
+        kubelet: KubeletKind = KubeletKind.SIMULATED,
     ) -> None:
         self._clock = clock
         self._random = random
-        self._has_kubelet = has_kubelet
-        logs = SimulatedLogs() if has_kubelet else NO_LOGS
-        self.server = ApiServer(clock, self._chance(), admission=admission, logs=logs)
+        self._kubelet = kubelet
+        self._process_logs = ProcessLogs()
+        self.logs = self._log_source()
+        self.server = ApiServer(clock, self._chance(), admission=admission, logs=self.logs)
 
     def connect(self) -> InProcessTransport:
         return InProcessTransport(self.server, self._clock)
@@ -47,11 +65,29 @@ class EmbeddedCluster:
             Scheduler(self.client(), clock, self._chance()).run(),
             GarbageCollector(self.server).run(),
         ]
-        if self._has_kubelet:
-            parts.append(SimulatedKubelet(self.client(), clock, self._chance(), bound).run())
+        match self._kubelet:
+            case KubeletKind.SIMULATED:
+                parts.append(SimulatedKubelet(self.client(), clock, self._chance(), bound).run())
+            case KubeletKind.PROCESS:
+                parts.append(ProcessKubelet(self.client(), clock, self._chance(), bound, self._process_logs).run())
+            case KubeletKind.NONE:
+                pass
+            case _:
+                assert_never(self._kubelet)
         async with asyncio.TaskGroup() as tasks:
             for part in parts:
                 tasks.create_task(part)
+
+    def _log_source(self) -> LogSource:
+        match self._kubelet:
+            case KubeletKind.SIMULATED:
+                return SimulatedLogs()
+            case KubeletKind.PROCESS:
+                return self._process_logs
+            case KubeletKind.NONE:
+                return NO_LOGS
+            case _:
+                assert_never(self._kubelet)
 
     def _chance(self) -> Random:
         """Chance of its own for every part."""

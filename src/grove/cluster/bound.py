@@ -6,6 +6,7 @@ Not here: pods without a node; they are the scheduler's (`cluster/scheduler.py`)
 import asyncio
 from datetime import datetime
 from random import Random
+from typing import Any
 
 from grove.api.meta import Condition, ObjectMeta, Uid, Wire, find_condition, is_condition_true
 from grove.api.pod import ContainerStatus
@@ -79,6 +80,8 @@ class NodeAddress(Wire):
 class NodeStatus(Wire):
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
+    # Quantities, as they were written.
+    allocatable: dict[str, Any] = {}
 
 
 class Node(Wire):

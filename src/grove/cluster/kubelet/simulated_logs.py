@@ -1,6 +1,6 @@
 """Logs of simulated containers. No process runs, so none writes: each container's log is its life, from its status."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from grove.api.meta import JsonObject
 from grove.cluster.server.logs import LogLine, container_status
@@ -16,6 +16,9 @@ class SimulatedLogs:
             lines += _readiness(container, part(pod.get("status")))
         # Stable: what happened in the same second stays in the order of the story.
         return tuple(sorted(lines, key=lambda line: line.written_at))
+
+    def follow(self, pod: JsonObject, container: str, state: JsonObject, wake: Callable[[], None]) -> None:
+        """Nothing is written but what the pod's status says."""
 
 
 def _run(container: str, state: JsonObject) -> Iterator[LogLine]:

@@ -1,0 +1,46 @@
+"""An embedded cluster with the operator beside it: what `grove up` and `grove run` have in common.
+
+Serving it to others is `serving.py`; running something to its end is `running.py`.
+"""
+
+import asyncio
+import gc
+import sys
+
+import structlog
+
+from grove.cli.chance import fresh_random
+from grove.clock import Clock
+from grove.cluster.app import EmbeddedCluster, KubeletKind
+from grove.controller.app import Controller
+from grove.kube.client import Client
+from grove.kube.limits import WriteLimiter
+from grove.sim.admission import admission_of
+
+
+def prepare_process() -> None:
+    """For a process that is about to become a cluster: its log, and its garbage."""
+    # Looked up at every line: a moving picture stands in for it while it is drawn.
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    # Almost nothing is cyclic here: looking for cycles often would only cost time.
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 1_000)
+    gc.enable()
+
+
+def new_cluster(clock: Clock, kubelet: KubeletKind) -> EmbeddedCluster:
+    # The server takes its admission when it is made, and the admission looks into the server's store.
+    admission = admission_of(lambda: cluster.server.store)
+    cluster = EmbeddedCluster(clock, fresh_random(), admission=admission, kubelet=kubelet)
+    return cluster
+
+
+def inhabit(
+    tasks: asyncio.TaskGroup, cluster: EmbeddedCluster, clock: Clock, *, has_operator: bool
+) -> list[asyncio.Task[None]]:
+    """Bring the cluster to life, with an operator or without; cancelled, the tasks end."""
+    started = [tasks.create_task(cluster.run())]
+    if has_operator:
+        client = Client(cluster.connect(), clock, WriteLimiter(clock))
+        started.append(tasks.create_task(Controller(client, clock, fresh_random()).run()))
+    return started
