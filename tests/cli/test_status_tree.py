@@ -103,6 +103,41 @@ def test_a_lost_minimum_is_visible_in_its_clique() -> None:
     assert phases == ["Breached", "Running", "Running", "Running"]
 
 
+def test_a_training_set_that_is_done_is_done_at_every_level() -> None:
+    async def done(world: World) -> None:
+        await world.apply(
+            {
+                "apiVersion": "grove.io/v1alpha1",
+                "kind": "PodCliqueSet",
+                "metadata": {"name": "job"},
+                "spec": {
+                    "replicas": 1,
+                    "workloadType": "Training",
+                    "template": {
+                        "cliques": [
+                            {
+                                "name": "worker",
+                                "annotations": {"simulation.grove.io/exit-after": "5s"},
+                                "spec": {
+                                    "roleName": "worker",
+                                    "replicas": 1,
+                                    "podSpec": {"containers": [{"name": "main", "image": "none"}]},
+                                },
+                            }
+                        ]
+                    },
+                },
+            }
+        )
+        await world.settle()
+
+    (node,) = look(2, done)
+    assert is_settled(node)
+    rows = plain(tree_rows(node, NOW))[1:]
+    assert len(rows) == 4
+    assert all(" Succeeded " in row for row in rows)
+
+
 def test_a_set_that_is_being_deleted_says_so() -> None:
     async def story(world: World) -> None:
         manifest: JsonObject = yaml.safe_load(WORKLOAD2.read_text())

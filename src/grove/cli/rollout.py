@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grove.cli.options import Context, Kubeconfig, Namespace, Output, UsageError, checked_name, parse_target
+from grove.cli.options import (
+    Context,
+    Kubeconfig,
+    Namespace,
+    Output,
+    UsageError,
+    checked_name,
+    parse_target,
+    parse_timeout,
+)
 from grove.cli.output import Format, is_terminal, say, say_error, say_json, say_part, say_rows, screen, width
 from grove.errors import UserError
 
@@ -63,7 +72,7 @@ def status(
 
     wishes = Wishes(
         is_watching=watch is Watch.YES and not no_watch,
-        timeout_seconds=_seconds(timeout),
+        timeout_seconds=parse_timeout(timeout),
         revision=revision,
     )
     run(_status(_bare(name), wishes, namespace, kubeconfig, context, output))
@@ -104,7 +113,7 @@ def undo(
         raise UsageError("--wait: a dry run changes nothing, so there is nothing to wait for; leave one out")
     if timeout and not wait:
         raise UsageError("--timeout: says how long to --wait; add that, or leave this out")
-    wishes = Wishes(timeout_seconds=_seconds(timeout)) if wait else None
+    wishes = Wishes(timeout_seconds=parse_timeout(timeout)) if wait else None
     run(_undo(_bare(name), to_revision, dry_run, wishes, namespace, kubeconfig, context, output))
 
 
@@ -116,20 +125,6 @@ def _bare(name: str) -> str:
     if target.kind != "podcliqueset":
         raise UsageError(f"{name!r}: sets are updated, and their parts with them; give the name of its set")
     return target.name
-
-
-def _seconds(text: str) -> float | None:
-    from grove.api.durations import DurationError, parse_duration
-
-    if not text:
-        return None
-    try:
-        seconds = parse_duration(text).total_seconds()
-    except DurationError as error:
-        raise UsageError(f"--timeout: {error}") from error
-    if seconds <= 0:
-        raise UsageError(f"--timeout: {text} is no time at all; write for example 10m, or leave it out")
-    return seconds
 
 
 # --- status ----------------------------------------------------------------------------------------------------------

@@ -204,7 +204,9 @@ def _cliques_without_pods(cliques: tuple[CliqueNode, ...]) -> tuple[CliqueNode, 
 
 
 def is_settled(node: SetNode) -> bool:
-    """Everything that is asked for is there and ready, and nothing else needs telling."""
+    """Everything that is asked for is there and ready, or done; and nothing else needs telling."""
+    if node.phase == SetPhase.SUCCEEDED:
+        return not node.problems
     is_whole = node.available_replicas >= node.replicas and node.counts.ready >= node.counts.wanted
     return is_whole and node.phase not in (LEAVING, SetPhase.FAILED) and not node.problems
 
@@ -251,12 +253,20 @@ def _build_replica(
     return ReplicaNode(
         index=index,
         gang=name,
-        phase=_gang_phase(gang),
+        phase=_replica_phase(gang, cliques, groups),
         counts=_sum((*(clique.counts for clique in cliques), *(group.counts for group in groups))),
         created_at=gang.metadata.creation_timestamp if gang else None,
         cliques=cliques,
         groups=groups,
     )
+
+
+def _replica_phase(gang: PodGang | None, cliques: tuple[CliqueNode, ...], groups: tuple[GroupNode, ...]) -> str:
+    """That of its gang, until all its cliques are done."""
+    members = [clique for group in groups for one in group.group_replicas for clique in one.cliques]
+    phases = [clique.phase for clique in (*cliques, *members)]
+    is_done = bool(phases) and all(phase == SetPhase.SUCCEEDED for phase in phases)
+    return SetPhase.SUCCEEDED if is_done else _gang_phase(gang)
 
 
 def _gang_phase(gang: PodGang | None) -> str:
@@ -344,6 +354,8 @@ def _clique_phase(clique: PodClique, counts: PodCounts) -> str:
         return REFUSED
     if is_condition_true(conditions, ConditionType.MIN_AVAILABLE_BREACHED):
         return BREACHED
+    if is_condition_true(conditions, ConditionType.SUCCEEDED):
+        return SetPhase.SUCCEEDED
     return _phase(counts.scheduled, counts.ready, clique.min_available)
 
 

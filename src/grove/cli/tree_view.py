@@ -163,7 +163,7 @@ def _clique_rows(clique: CliqueNode, lead: str, stem: str, now: datetime) -> Ite
 def _pod_row(pod: PodNode, lead: str, now: datetime) -> Row:
     return (
         Cell(f"{lead}pod/{pod.name}"),
-        _phase(pod.phase, is_good=pod.is_ready),
+        _phase(pod.phase, is_good=pod.is_ready or pod.phase == SetPhase.SUCCEEDED),
         Cell("yes" if pod.is_ready else "no"),
         Cell(""),
         Cell("yes" if pod.node else "no"),
