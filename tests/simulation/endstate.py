@@ -2,15 +2,23 @@
 
 from typing import Any
 
-from grove.api import labels
+from grove.api import labels, names
 from grove.api.meta import JsonObject
 from grove.sim.world import World
 
 # Kinds of which every object counts; events are for people and may be lost in a crash.
-_KINDS = ("podcliquesets", "podcliques", "podcliquescalinggroups", "podgangs", "pods", "services")
+_KINDS = (
+    "podcliquesets",
+    "podcliques",
+    "podcliquescalinggroups",
+    "podgangs",
+    "pods",
+    "services",
+    "controllerrevisions",
+)
 _FLEETING = frozenset(
     {"uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "ownerReferences", "generation",
-     "observedGeneration", "observedAt", "managedFields"}
+     "observedGeneration", "observedAt", "managedFields", "updateStartedAt", "updateEndedAt", "startTime"}
 )  # fmt: skip
 
 
@@ -33,6 +41,10 @@ def end_state(world: World) -> dict[str, Any]:
     }
 
 
+def _gone(name: str, pod_names: dict[str, str]) -> str:
+    return name if name in pod_names else name[: -names.SUFFIX_LENGTH]
+
+
 def _pod_key(obj: JsonObject) -> str:
     found = obj["metadata"].get("labels", {})
     return f"{found.get(labels.PODCLIQUE)}[{found.get(labels.POD_INDEX)}]"
@@ -47,6 +59,10 @@ def _part(plural: str, obj: JsonObject) -> JsonObject:
 
 def _plain(value: Any, pod_names: dict[str, str]) -> Any:
     if isinstance(value, dict):
+        if "podReferences" in value:
+            # A set that failed keeps the names of pods that are gone.
+            references = [{**one, "name": _gone(one["name"], pod_names)} for one in value["podReferences"]]
+            value = {**value, "podReferences": references}
         return {k: _plain(v, pod_names) for k, v in value.items() if k not in _FLEETING and k != labels.INCARNATION}
     if isinstance(value, list):
         return [_plain(v, pod_names) for v in value]

@@ -6,14 +6,29 @@ For a world at rest, simulated or real, in which nothing is broken; each entry o
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from grove.api import labels, names
-from grove.api.meta import find_condition, is_condition_true
+from grove.api.defaulting import default_podcliqueset
+from grove.api.meta import HasMetadata, find_condition, is_condition_true, to_wire
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
-from grove.api.podcliqueset import PodCliqueSet
+from grove.api.podcliqueset import PodCliqueSet, UpdateType, WorkloadType
 from grove.api.podgang import PodGang
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    GROUPS,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+    Resource,
+)
+from grove.api.revision import Revision, makes_same_pods, read_revision
 from grove.api.scalinggroup import PodCliqueScalingGroup
+from grove.planner.views import pod_index
+from grove.sim.rollout_rules import template_of
 from tests.scene import Seen
 
 
@@ -40,6 +55,12 @@ class _Look:
         self.cliques = _by_name(_ours(world, PODCLIQUES))
         self.gangs = _by_name(_ours(world, PODGANGS))
         self.services = _by_name(_ours(world, SERVICES))
+        # By set: the revision that was asked for last. None are seen where nobody looked for them.
+        self.newest: dict[str, Revision] = {}
+        for revision in filter(None, map(read_revision, _ours(world, CONTROLLER_REVISIONS))):
+            known = self.newest.get(_set_name(revision.object))
+            if known is None or known.number < revision.number:
+                self.newest[_set_name(revision.object)] = revision
         self.pods: dict[str, list[Pod]] = {}
         for pod in _ours(world, PODS):
             self.pods.setdefault(pod.metadata.labels[labels.PODCLIQUE], []).append(pod)
@@ -61,11 +82,16 @@ class _Look:
         if pcs.metadata.is_leaving:
             yield f"set {name} is still leaving"
             return
+        if pcs.spec.workload_type == WorkloadType.TRAINING:
+            yield from self._training_problems(pcs)
+            return
         for index in range(replicas):
             yield from self._replica_problems(pcs, index)
         counts = (status.replicas, status.available_replicas, status.updated_replicas)
-        if counts != (replicas, replicas, replicas):
-            yield f"set {name}: asks for {replicas} replicas, its status counts {counts}"
+        updated = sum(self._is_newest(pcs, index) for index in range(replicas))
+        if counts != (replicas, replicas, updated):
+            yield f"set {name}: asks for {replicas} replicas, {updated} run the newest, its status counts {counts}"
+        yield from self._update_problems(pcs)
         if status.observed_generation != pcs.metadata.generation:
             yield f"set {name}: the status is of generation {status.observed_generation}"
         if status.pod_gang_statuses or status.last_errors:
@@ -74,6 +100,75 @@ class _Look:
             yield f"set {name}: says that it cannot be carried out"
         if status.phase != ("Running" if replicas else "Pending"):
             yield f"set {name}: phase {status.phase}"
+
+    def _training_problems(self, pcs: PodCliqueSet) -> Iterator[str]:
+        """It ended well, or failed and has no pods; or whatever of it has not ended is ready."""
+        name, phase = pcs.metadata.name, pcs.status.phase
+        for kind, wanted in self.wanted.items():
+            # What others deleted after the end is not made again.
+            wanted += [found for found, obj in getattr(self, kind).items() if _set_name(obj) == name]
+        mine = [clique for clique in self.cliques.values() if _set_name(clique) == name]
+        pods = [(clique, pod) for clique in mine for pod in self.pods.get(clique.metadata.name, ())]
+        for clique in mine:
+            yield from self.count_problems(clique)
+        if phase == "Failed":
+            yield from (f"set {name} failed, and pod {pod.metadata.name} is there" for _, pod in pods)
+            if find_condition(pcs.status.conditions, "Failed") is None:
+                yield f"set {name} failed, and does not say why"
+        elif phase == "Succeeded":
+            yield from (f"{name} succeeded, and {_state_of(pod)}" for _, pod in pods if not pod.is_succeeded)
+            told = [
+                clique.metadata.name for clique in mine if not is_condition_true(clique.status.conditions, "Succeeded")
+            ]
+            if told:
+                yield f"set {name} succeeded, and {told} did not"
+        elif phase == "Running":
+            yield from (f"{name} runs, and {_state_of(p)}" for _, p in pods if not (p.is_ready or p.is_succeeded))
+            for clique in mine:
+                done = {pod_index(pod) for _, pod in pods if pod.metadata.controller_uid == clique.metadata.uid}
+                if len(done.union(clique.status.succeeded_indices)) != clique.spec.replicas:
+                    yield f"clique {clique.metadata.name} of {name} lacks pods"
+        else:
+            yield f"training set {name} is {phase}"
+
+    def _update_problems(self, pcs: PodCliqueSet) -> Iterator[str]:
+        """Everything runs the newest templates, and nobody says that something is still to be done."""
+        name, progress, newest = (
+            pcs.metadata.name,
+            pcs.status.rolling_update_progress,
+            self.newest.get(pcs.metadata.name),
+        )
+        if progress is not None and (progress.update_ended_at is None or progress.currently_updating is not None):
+            yield f"set {name}: is still updating, {progress}"
+        if find_condition(pcs.status.conditions, "UpdateStalled") is not None:
+            yield f"set {name}: says that its update is stalled"
+        if newest is None:
+            return
+        if not makes_same_pods(_defaulted(pcs).spec.template, newest.template):
+            yield f"set {name}: revision {newest.number} is not what it asks for"
+        if pcs.status.current_generation_hash != newest.generation_hash:
+            yield f"set {name}: says that it runs {pcs.status.current_generation_hash}, not {newest.generation_hash}"
+        old = [index for index in range(pcs.spec.replicas) if not self._is_newest(pcs, index)]
+        if old and not _is_on_delete(pcs):
+            yield f"set {name}: replicas {old} do not run the newest templates"
+
+    def _is_newest(self, pcs: PodCliqueSet, index: int) -> bool:
+        mine = [
+            clique
+            for clique in self.cliques.values()
+            if _set_name(clique) == pcs.metadata.name and clique.metadata.labels[labels.SET_REPLICA_INDEX] == str(index)
+        ]
+        return all(
+            found.metadata.labels[labels.TEMPLATE_HASH] == self._newest_hash(clique)
+            for clique in mine
+            for found in (clique, *self.pods.get(clique.metadata.name, ()))
+        )
+
+    def _newest_hash(self, clique: PodClique) -> str:
+        """What its pods should carry; where no revision is seen, what the clique itself does."""
+        own, name = clique.metadata.labels[labels.TEMPLATE_HASH], _set_name(clique)
+        newest, pcs = self.newest.get(name), self.sets.get(name)
+        return own if newest is None or pcs is None else newest.template.hashes.get(template_of(pcs, clique), own)
 
     def _replica_problems(self, pcs: PodCliqueSet, index: int) -> Iterator[str]:
         base = names.replica_name(pcs.metadata.name, index)
@@ -106,10 +201,22 @@ class _Look:
             status.replicas, status.scheduled_replicas, status.available_replicas, status.updated_replicas,
             status.observed_generation,
         )  # fmt: skip
-        if counts != (asked, asked, asked, asked, group.metadata.generation):
-            yield f"group {name}: asks for {asked} replicas, its status says {counts}"
+        updated = sum(self._is_group_replica_newest(group, j) for j in range(asked))
+        if counts != (asked, asked, asked, updated, group.metadata.generation):
+            yield f"group {name}: asks for {asked} replicas, {updated} run the newest, its status says {counts}"
         if is_condition_true(status.conditions, "MinAvailableBreached"):
             yield f"group {name}: says that it is in breach"
+
+    def _is_group_replica_newest(self, group: PodCliqueScalingGroup, index: int) -> bool:
+        members = (
+            self.cliques.get(names.member_clique(group.metadata.name, index, n)) for n in group.spec.clique_names
+        )
+        return all(
+            found.metadata.labels[labels.TEMPLATE_HASH] == self._newest_hash(clique)
+            for clique in members
+            if clique is not None
+            for found in (clique, *self.pods.get(clique.metadata.name, ()))
+        )
 
     def _gang_problems(self, name: str, members: list[str], base: str) -> Iterator[str]:
         self.wanted["gangs"].append(name)
@@ -167,14 +274,15 @@ class _Look:
         status = clique.status
         pods = [pod for pod in self.pods.get(clique.metadata.name, []) if not pod.metadata.is_leaving]
         active = [pod for pod in pods if pod.is_active]
-        hash_ = clique.metadata.labels[labels.TEMPLATE_HASH]
+        hash_ = self._newest_hash(clique)
         found = (
             status.replicas, status.ready_replicas, status.scheduled_replicas, status.updated_replicas,
             status.schedule_gated_replicas, status.observed_generation,
         )  # fmt: skip
         true = (
             len(pods), sum(pod.is_ready for pod in active),
-            sum(pod.is_succeeded or (pod.is_active and bool(pod.spec.node_name)) for pod in pods),
+            sum(pod.is_succeeded or (pod.is_active and bool(pod.spec.node_name)) for pod in pods)
+            + len(frozenset(status.succeeded_indices) - {pod_index(pod) for pod in pods}),
             sum(pod.metadata.labels[labels.TEMPLATE_HASH] == hash_ for pod in active),
             sum(bool(pod.spec.scheduling_gates) for pod in active), clique.metadata.generation,
         )  # fmt: skip
@@ -184,6 +292,19 @@ class _Look:
 
 def _ours(world: Seen, resource: Resource[Any]) -> tuple[Any, ...]:
     return world.objects(resource, label_selector=f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}")
+
+
+def _set_name(obj: HasMetadata) -> str:
+    return obj.metadata.labels[labels.PART_OF]
+
+
+def _defaulted(pcs: PodCliqueSet) -> PodCliqueSet:
+    """As the operator reads it: where there is no webhook, nobody has filled it in."""
+    return msgspec.convert(default_podcliqueset(to_wire(pcs)), PodCliqueSet)
+
+
+def _is_on_delete(pcs: PodCliqueSet) -> bool:
+    return pcs.spec.update_strategy is not None and pcs.spec.update_strategy.type == UpdateType.ON_DELETE
 
 
 def _by_name(objects: Iterable[Any]) -> dict[str, Any]:

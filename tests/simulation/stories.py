@@ -36,6 +36,13 @@ class Story(msgspec.Struct, frozen=True):
     tell: Callable[[World], Awaitable[None]]
     # Whose pods are refused, and in which words, is decided by who comes first.
     has_one_end: bool = True
+    # What comes before the story: told too, but not crashed in.
+    begin: Callable[[World], Awaitable[None]] | None = None
+
+    async def play(self, world: World) -> None:
+        if self.begin is not None:
+            await self.begin(world)
+        await self.tell(world)
 
 
 def running_by_role(world: Scene) -> dict[str, int]:

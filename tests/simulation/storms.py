@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from grove.api import labels, names
-from grove.api.meta import HasMetadata, JsonObject
+from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, Wire
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
@@ -43,7 +43,12 @@ from tests.simulation.restored import unrestored, untrue_counts
 
 FOREIGN_GATE = "example.com/hold"
 POD_MEMORY = 80
-WATCHED = ("pods", "podcliques", "podcliquescalinggroups", "podgangs", "services", "podcliquesets")
+IMAGES = ("i", "j", "k")
+# A time to become ready that no kubelet can read: it does not start the pod, and says so.
+CANNOT_START = "never"
+WATCHED = (
+    "pods", "podcliques", "podcliquescalinggroups", "podgangs", "services", "podcliquesets", "controllerrevisions"
+)  # fmt: skip
 # Longer than every back-off: whatever was put off is tried again before the world counts as quiet.
 QUIET_SECONDS = 330.0
 
@@ -153,6 +158,30 @@ def draw_clique(random: Random, name: str) -> JsonObject:
     }
 
 
+def with_training(options: Options, random: Random) -> Options:
+    """In every sixth storm a set that runs to its end is there too."""
+    if random.random() >= 1 / 6:
+        return options
+    return msgspec.structs.replace(options, sets=(*options.sets, draw_training(random, "t")))
+
+
+def draw_training(random: Random, name: str) -> JsonObject:
+    manifest = draw_set(random, name)
+    spec, template = manifest["spec"], manifest["spec"]["template"]
+    limits = {"maxRestarts": random.choice((0, 1, 2, 5, 20)), "maxRuntime": random.choice((None, None, "100s", "600s"))}
+    spec["workloadType"] = "Training"
+    spec["trainingSpec"] = {key: value for key, value in limits.items() if value is not None}
+    if random.random() < 0.6:
+        template.pop("terminationDelay", None)
+        for group in template.get("podCliqueScalingGroups", ()):
+            group.pop("terminationDelay", None)
+    for clique in template["cliques"]:
+        clique["spec"]["podSpec"]["restartPolicy"] = "Never"
+        clique["annotations"][labels.SIM_EXIT_AFTER] = f"{random.choice((5, 30, 100, 200))}s"
+        clique["annotations"][labels.SIM_EXIT_CODE] = random.choice(("0", "0", "0", "0", "1"))
+    return manifest
+
+
 # --- the storm -------------------------------------------------------------------------------------------------------
 
 
@@ -162,11 +191,13 @@ class Storm:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(f"storm/{seed}")
-        self.options = draw_options(self.random)
+        self.options = with_training(draw_options(self.random), Random(f"storm/training/{seed}"))
         self.steps: list[str] = []
         self.controllers: list[Controller] = []
         self._strangers: list[tuple[Resource[Any], str]] = []
         self._frozen: list[str] = []
+        # Sets that once had a template that cannot start.
+        self._troubled: dict[str, None] = {}
         self._is_down = False
         self._has_quota = False
 
@@ -217,7 +248,8 @@ class Storm:
 
     async def _rest(self) -> None:
         """An hour, in every fourth storm: settling has shown some minutes of rest already, and an hour costs a lot."""
-        if self.seed % 4:
+        # A training set may come to its end in that hour.
+        if self.seed % 4 or any(pcs.spec.workload_type == "Training" for pcs in self._living_sets()):
             return
         revision = self.world.server.store.revision
         await self.world.clock.sleep(3600)
@@ -331,6 +363,8 @@ class Storm:
         try:
             await self.world.scale(resource, name, replicas)
         except ApiError as error:
+            if error.is_refusal and self._is_training(obj):
+                return f"scaled {resource.plural} {name}, which was refused"
             # The operator may have removed it a moment ago; a user would be told so, too.
             if not error.is_not_found:
                 raise
@@ -355,10 +389,58 @@ class Storm:
         await self.world.client.patch(PODS, "default", pod.metadata.name, patch)
         return f"let pod {pod.metadata.name} exit {code} {after} s after its start"
 
+    async def _change_template(self) -> str | None:
+        """Another image, or one of the earlier ones again; now and then a template that cannot start."""
+        pcs = self._pick(self._living_sets())
+        return None if pcs is None else await self._change(pcs)
+
+    async def _change_twice(self) -> str | None:
+        """The second change comes in the middle of the first, or takes it back."""
+        pcs = self._pick(self._living_sets())
+        if pcs is None:
+            return None
+        first = await self._change(pcs)
+        pause = self.random.choice((0.0, 0.01, 1.0, 10.0)) * self.random.random()
+        await self.world.clock.sleep(pause)
+        return f"{first}; after {pause:.3f} s: {await self._change(pcs)}"
+
+    async def _change(self, pcs: PodCliqueSet) -> str:
+        name = pcs.metadata.name
+        cliques = _written_cliques(self.world, name)
+        if cliques is None:
+            return f"changed set {name}, which was gone already"
+        clique = self.random.choice(cliques)
+        image = self.random.choice(IMAGES)
+        clique["spec"]["podSpec"]["containers"][0]["image"] = image
+        annotations = {key: value for key, value in clique.get("annotations", {}).items() if value != CANNOT_START}
+        if self.random.random() < 0.1:
+            annotations[labels.SIM_READY_AFTER] = CANNOT_START
+            self._troubled[name] = None
+        clique["annotations"] = annotations
+        await self._write_cliques(name, cliques)
+        return f"changed clique {clique['name']} of set {name}: image {image}, {annotations}"
+
+    async def _write_cliques(self, name: str, cliques: list[JsonObject]) -> None:
+        with suppress(ApiError):
+            await self.world.client.patch(PODCLIQUESETS, "default", name, {"spec": {"template": {"cliques": cliques}}})
+
+    async def _switch_strategy(self) -> str | None:
+        pcs = self._pick(self._living_sets())
+        if pcs is None:
+            return None
+        strategy = self.random.choice(("RollingRecreate", "RollingRecreate", "OnDelete"))
+        patch = {"spec": {"updateStrategy": {"type": strategy}}}
+        await self.world.client.patch(PODCLIQUESETS, "default", pcs.metadata.name, patch)
+        return f"switched set {pcs.metadata.name} to {strategy}"
+
     async def _delete_child(self) -> str | None:
         """Somebody deletes what is not theirs: it comes back. But not the record that a teardown was begun."""
         resource: Resource[Any] = self.random.choice((PODCLIQUES, GROUPS, PODGANGS, SERVICES))
         ours = (one for one in self.world.objects(resource) if one.metadata.controller_uid)
+        if resource is PODCLIQUES:
+            # Nor what remembers which pods of a training attempt are to be waited for.
+            waits = {pod.metadata.controller_uid for pod in self.world.pods() if pod.metadata.is_leaving}
+            ours = (one for one in ours if not self._is_training(one) or one.metadata.uid not in waits)
         child = self._pick(tuple(one for one in ours if labels.TEARDOWN not in one.metadata.annotations))
         if child is None:
             return None
@@ -533,6 +615,12 @@ class Storm:
                 raise
         return name
 
+    def _is_training(self, obj: HasMetadata) -> bool:
+        """It is a training set, or belongs to one: those keep the size and the pods that they were created with."""
+        name = obj.metadata.labels.get(labels.PART_OF, obj.metadata.name)
+        sets = (one for one in self.world.objects(PODCLIQUESETS) if one.metadata.name == name)
+        return any(one.spec.workload_type == "Training" for one in sets)
+
     def _living_sets(self) -> tuple[PodCliqueSet, ...]:
         return tuple(pcs for pcs in self.world.objects(PODCLIQUESETS) if not pcs.metadata.is_leaving)
 
@@ -560,6 +648,7 @@ class Storm:
         repairs = [
             self._repair_nodes,
             self._repair_pods,
+            self._repair_templates,
             self._repair_obstacles,
             self._delete_hopeless_sets,
         ]
@@ -590,6 +679,23 @@ class Storm:
                 with suppress(ApiError):
                     await self.world.client.patch(PODS, "default", pod.metadata.name, healthy)
 
+    async def _repair_templates(self) -> None:
+        """Templates that cannot start are corrected; what updates on delete is left as it is or rolled, as drawn."""
+        for pcs in self._living_sets():
+            name = pcs.metadata.name
+            cliques = _written_cliques(self.world, name) or []
+            for clique in cliques:
+                if clique.get("annotations", {}).get(labels.SIM_READY_AFTER) == CANNOT_START:
+                    del clique["annotations"][labels.SIM_READY_AFTER]
+            await self._write_cliques(name, cliques)
+            # On delete a pod that cannot start would stay.
+            if name in self._troubled or self.random.random() < 0.7:
+                await self._roll(name)
+
+    async def _roll(self, name: str) -> None:
+        with suppress(ApiError):
+            await self.world.client.patch(PODCLIQUESETS, "default", name, {"spec": {"updateStrategy": None}})
+
     async def _repair_obstacles(self) -> None:
         await self._remove_quota()
         while self._strangers:
@@ -598,7 +704,13 @@ class Storm:
     async def _delete_hopeless_sets(self) -> None:
         """Sets whose pods end again and again by themselves are never at rest."""
         for pcs in self._living_sets():
-            if any(labels.SIM_EXIT_AFTER in clique.annotations for clique in pcs.spec.template.cliques):
+            cliques = pcs.spec.template.cliques
+            is_over = pcs.status.phase in ("Succeeded", "Failed")
+            # One that runs to its end rests then; but pods that fail one by one are replaced for ever.
+            is_finite = pcs.spec.workload_type == "Training" and (
+                is_over or all(clique.annotations.get(labels.SIM_EXIT_CODE, "0") == "0" for clique in cliques)
+            )
+            if not is_finite and any(labels.SIM_EXIT_AFTER in clique.annotations for clique in cliques):
                 await self.world.delete(PODCLIQUESETS, pcs.metadata.name)
 
     async def _open_foreign_gates(self) -> None:
@@ -620,6 +732,9 @@ _WEIGHTED: tuple[tuple[int, Step], ...] = (
     (7, Storm._scale_group),
     (7, Storm._scale_clique),
     (5, Storm._bounce),
+    (6, Storm._change_template),
+    (3, Storm._change_twice),
+    (2, Storm._switch_strategy),
     (6, Storm._delete_pod),
     (4, Storm._fail_pod),
     (3, Storm._delete_child),
@@ -642,6 +757,22 @@ _WEIGHTED: tuple[tuple[int, Step], ...] = (
 )
 _STEPS = tuple(step for _, step in _WEIGHTED)
 _WEIGHTS = tuple(weight for weight, _ in _WEIGHTED)
+
+
+class _Written(Wire):
+    """A set as it was written."""
+
+    metadata: ObjectMeta
+    spec: JsonObject = {}
+
+
+def _written_cliques(world: World, name: str) -> list[JsonObject] | None:
+    """A copy of the set's cliques, to edit."""
+    for pcs in world.objects(PODCLIQUESETS.viewed_as(_Written)):
+        if pcs.metadata.name == name and not pcs.metadata.is_leaving:
+            cliques: list[JsonObject] = pcs.spec["template"]["cliques"]
+            return cliques
+    return None
 
 
 def _behind_foreign_gate(world: World) -> Iterator[Pod]:

@@ -1,11 +1,12 @@
 """The safety rules, stated once and checked after every write to the store: each returns the reason it is broken.
 
 They see only what the API shows. A decision takes a moment to arrive, so a rule that compares with what was asked for
-or what was placed allows what was true a few seconds before (`sight.py`). Rules about the operator's requests, rather
-than what came of them, are in `manners.py`.
+or what was placed allows what was true a few seconds before (`sight.py`). Those of gang termination, of updates
+and of training have files of their own (`termination_rules.py`, `rollout_rules.py`, `training_rules.py`). Rules about
+the operator's requests, rather than what came of them, are in `manners.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -13,11 +14,13 @@ from typing import TypeVar
 import msgspec
 
 from grove.api import labels
+from grove.api.controllerrevision import ControllerRevision
 from grove.api.meta import HasMetadata, JsonObject, Uid
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import PodGang
+from grove.api.revision import read_revision
 from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.clock import Clock
 from grove.cluster.store import Change, ChangeType
@@ -25,8 +28,10 @@ from grove.errors import Bug
 from grove.planner.views import pod_index
 from grove.sim.faults import Write
 from grove.sim.manners import breach_of_manners
-from grove.sim.sight import Lately, Sight
+from grove.sim.rollout_rules import RolloutRules, Tables
+from grove.sim.sight import Lately, Sight, Wishes
 from grove.sim.termination_rules import TerminationRules
+from grove.sim.training_rules import TrainingRules, is_training
 
 T = TypeVar("T", bound=HasMetadata)
 V = TypeVar("V", bound=msgspec.Struct)
@@ -56,12 +61,17 @@ class Invariants:
         # The sets by name, and when those that are leaving or gone began to leave.
         self._sets: dict[tuple[str, str], PodCliqueSet] = {}
         self._left_at: dict[tuple[str, str], datetime] = {}
-        # When each clique last asked for more pods than it does now, and how many.
-        self._asked: dict[Uid, list[tuple[datetime, int]]] = {}
         self._sight = Sight(clock)
-        self._existing = Lately(clock, self._sight)
-        self._placed = Lately(clock, self._sight)
-        self._ungated = Lately(clock, self._sight)
+        # How many pods each clique asks for.
+        self._asked: Wishes[int] = Wishes(clock, self._sight)
+        self._existing: Lately[int] = Lately(clock, self._sight)
+        self._placed: Lately[int] = Lately(clock, self._sight)
+        self._ungated: Lately[Uid] = Lately(clock, self._sight)
+        tables = Tables(
+            pods=self._pods, cliques=self._cliques, groups=self._groups, sets=self._sets, gangs=self._gangs
+        )  # fmt: skip
+        self._rollouts = RolloutRules(clock, self._sight, tables)
+        self._training = TrainingRules(clock, self._sight, tables)
         # Whoever knows that the server never refused a pod may say so: then only whole gangs begin.
         self.is_nothing_refused = False
         self.broken: list[str] = []
@@ -91,6 +101,10 @@ class Invariants:
                 self._observe_gang(change, _decode(change.entry.obj, PodGang))
             case "podcliquesets":
                 self._observe_set(change, _decode(change.entry.obj, PodCliqueSet))
+            case "podcliquescalinggroups":
+                self._observe_group(change, _decode(change.entry.obj, PodCliqueScalingGroup))
+            case "controllerrevisions":
+                self._observe_revision(change, _decode(change.entry.obj, ControllerRevision))
             case _:
                 return
 
@@ -99,8 +113,18 @@ class Invariants:
         reason = breach_of_manners(write.request)
         if reason is not None:
             self.broken.append(f"{self._clock.now():%H:%M:%S.%f} {reason}")
+        if write.status < 300 and write.target.verb == "delete":
+            self._observe_delete(write)
 
     # What happened
+
+    def _observe_delete(self, write: Write) -> None:
+        key = (write.target.namespace, write.target.name)
+        if write.target.resource == "pods":
+            uid = msgspec.json.decode(write.request.body).get("preconditions", {}).get("uid", "")
+            self._complain(*key, self._rollouts.pod_deleted_rightly(key, Uid(uid)))
+        if write.target.resource == "controllerrevisions":
+            self._complain(*key, self._rollouts.revision_deleted_rightly(key))
 
     def _observe_owner(self, change: Change) -> None:
         uid = Uid(change.entry.obj["metadata"]["uid"])
@@ -111,8 +135,20 @@ class Invariants:
                 self._gone.append((self._clock.now(), group))
             return
         self._owners[uid] = None
-        if change.served.plural == "podcliquescalinggroups":
-            self._groups[uid] = _decode(change.entry.obj, PodCliqueScalingGroup)
+
+    def _observe_group(self, change: Change, group: PodCliqueScalingGroup) -> None:
+        self._rollouts.note_group(group, is_gone=change.type == ChangeType.DELETED)
+        if change.type == ChangeType.DELETED:
+            return
+        self._groups[group.metadata.uid] = group
+        if change.before is not None:
+            before = _decode(change.before.obj, PodCliqueScalingGroup)
+            self._ask_all(group, self._rollouts.group_rightly(before, group))
+
+    def _observe_revision(self, change: Change, stored: ControllerRevision) -> None:
+        revision = read_revision(stored)
+        if revision is not None:
+            self._rollouts.note_revision(revision, is_gone=change.type == ChangeType.DELETED)
 
     def _observe_set(self, change: Change, pcs: PodCliqueSet) -> None:
         key = (pcs.metadata.namespace, pcs.metadata.name)
@@ -121,16 +157,23 @@ class Invariants:
             self._left_at.setdefault(key, self._clock.now())
         else:
             self._left_at.pop(key, None)
+        self._training.note_set(pcs, is_gone=is_gone)
         if is_gone:
             self._sets.pop(key, None)
         else:
             self._sets[key] = pcs
+            self._rollouts.note_set(pcs)
+            if change.before is not None:
+                before = _decode(change.before.obj, PodCliqueSet)
+                self._ask_all(pcs, self._rollouts.set_rightly(before, pcs))
+                self._ask_all(pcs, self._training.set_rightly(before, pcs))
 
     def _observe_pod(self, change: Change, pod: Pod) -> None:
         owner = pod.metadata.controller_uid
         if owner is None:
             return
         siblings = self._pods.setdefault(owner, {})
+        self._rollouts.note_pod(owner, pod, is_gone=change.type == ChangeType.DELETED)
         if change.type == ChangeType.DELETED:
             siblings.pop(pod.metadata.uid, None)
             self._note_index(owner, pod_index(pod))
@@ -143,7 +186,8 @@ class Invariants:
         if change.type == ChangeType.ADDED:
             self._ask(pod, self._never_more_pods_than_asked_for, self._never_two_pods_with_one_index)
             self._ask(pod, self._created_under_a_referenced_name, self._nothing_new_in_a_marked_unit)
-            self._ask(pod, self._created_for_a_set_that_stays)
+            self._ask(pod, self._created_for_a_set_that_stays, self._rollouts.pod_made_rightly)
+            self._ask(pod, self._training.pod_made_rightly)
         if before is not None and before.is_behind_our_gate and not pod.is_behind_our_gate:
             self._ask(pod, self._ungated_only_when_its_turn_came)
             if _foreign_gates(before) != _foreign_gates(pod):
@@ -153,8 +197,10 @@ class Invariants:
         if clique.metadata.controller_uid is None:
             return
         uid, key = clique.metadata.uid, (clique.metadata.namespace, clique.metadata.name)
+        self._rollouts.note_clique(clique, is_gone=change.type == ChangeType.DELETED)
         if change.type == ChangeType.DELETED:
             self._cliques.pop(uid, None)
+            self._training.note_clique_gone(clique)
             self._gone.append((self._clock.now(), clique))
             if self._clique_uids.get(key) == uid:
                 del self._clique_uids[key]
@@ -162,16 +208,16 @@ class Invariants:
             return
         self._cliques[uid] = clique
         self._clique_uids[key] = uid
-        asked = self._asked.setdefault(uid, [])
-        if not asked or asked[-1][1] != clique.spec.replicas:
-            if asked:
-                asked[-1] = (self._clock.now(), asked[-1][1])
-            asked.append((self._clock.now(), clique.spec.replicas))
+        self._asked.note(uid, clique.spec.replicas)
         if change.type == ChangeType.ADDED:
             self._ask(clique, self._nothing_new_in_a_marked_unit, self._created_for_a_set_that_stays)
+            self._ask(clique, self._training.clique_made_rightly)
         before = _decode(change.before.obj, PodClique) if change.before else None
         if before is not None and before.status.was_available and not clique.status.was_available:
             self._report(clique, "wasAvailable went back to false")
+        if before is not None:
+            self._ask_all(clique, self._rollouts.clique_rightly(before, clique))
+            self._ask_all(clique, self._training.clique_rightly(before, clique))
 
     def _observe_gang(self, change: Change, gang: PodGang) -> None:
         if gang.metadata.controller_uid is None:
@@ -186,7 +232,7 @@ class Invariants:
             return
         self._gangs[key] = gang
         if change.type == ChangeType.ADDED:
-            self._ask(gang, self._created_for_a_set_that_stays)
+            self._ask(gang, self._created_for_a_set_that_stays, self._training.made_before_the_end)
         before = _decode(change.before.obj, PodGang) if change.before else None
         self._note_references(before, gang)
         if before is None or before.spec != gang.spec:
@@ -194,6 +240,8 @@ class Invariants:
         if before is not None:
             self._ask(gang, partial(self._never_lets_go_of_a_live_pod_for_a_new_one, before))
             self._ask(gang, partial(self._terminates_rightly, before), partial(self._recreates_wholly, before))
+            self._ask_all(gang, self._rollouts.recreates_rightly(before, gang))
+            self._ask_all(gang, self._training.gang_rightly(before, gang))
 
     def _note_references(self, before: PodGang | None, after: PodGang | None) -> None:
         for gang, at in ((before, self._clock.now()), (after, None)):
@@ -243,6 +291,9 @@ class Invariants:
         return None
 
     def _terminates_rightly(self, before: PodGang, gang: PodGang) -> str | None:
+        if is_training(self._sets.get((gang.metadata.namespace, gang.metadata.labels.get(labels.PART_OF, "")))):
+            # Judged where its restart is counted.
+            return None
         return self._terminations.opened_rightly(
             before,
             gang,
@@ -250,6 +301,7 @@ class Invariants:
             cliques=(*self._cliques.values(), *self._gone_lately(PodClique)),
             groups=(*self._groups.values(), *self._gone_lately(PodCliqueScalingGroup)),
             now=self._clock.now(),
+            is_rolling=lambda unit: self._rollouts.rolling_group(gang.metadata.namespace, unit) is not None,
         )
 
     def _gone_lately(self, kind: type[T]) -> list[T]:
@@ -326,14 +378,10 @@ class Invariants:
 
     def _most_asked(self, clique: Uid) -> int:
         """The most pods that a clique asks for, or did a moment ago."""
-        return max(self._asked_lately(clique))
+        return max(self._asked.recent(clique))
 
     def _least_asked(self, clique: Uid) -> int:
-        return min(self._asked_lately(clique))
-
-    def _asked_lately(self, clique: Uid) -> list[int]:
-        since, asked = self._sight.since(), self._asked[clique]
-        return [count for i, (at, count) in enumerate(asked) if i == len(asked) - 1 or at >= since]
+        return min(self._asked.recent(clique))
 
     def _is_long_active(self, pod: Pod) -> bool:
         created_at = pod.metadata.creation_timestamp
@@ -348,7 +396,7 @@ class Invariants:
     def _clique_of(self, gang: PodGang, name: str) -> Uid | None:
         return self._clique_uids.get((gang.metadata.namespace, name))
 
-    def _is_at_minimum(self, gang: PodGang, fact: Lately) -> bool:
+    def _is_at_minimum(self, gang: PodGang, fact: Lately[int]) -> bool:
         return all(fact.count(self._clique_of(gang, g.name)) >= g.min_replicas for g in gang.spec.podgroups)
 
     def _is_whole(self, gang: PodGang) -> bool:
@@ -369,8 +417,17 @@ class Invariants:
             if reason is not None:
                 self._report(obj, reason)
 
+    def _ask_all(self, obj: HasMetadata, reasons: Iterable[str]) -> None:
+        self.checked_count += 1
+        for reason in reasons:
+            self._report(obj, reason)
+
     def _report(self, obj: HasMetadata, reason: str) -> None:
-        self.broken.append(f"{self._clock.now():%H:%M:%S.%f} {obj.metadata.namespace}/{obj.metadata.name}: {reason}")
+        self._complain(obj.metadata.namespace, obj.metadata.name, reason)
+
+    def _complain(self, namespace: str, name: str, reason: str | None) -> None:
+        if reason is not None:
+            self.broken.append(f"{self._clock.now():%H:%M:%S.%f} {namespace}/{name}: {reason}")
 
 
 def _foreign_gates(pod: Pod) -> list[str]:

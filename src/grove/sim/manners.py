@@ -10,7 +10,7 @@ from grove.api.meta import JsonObject
 from grove.kube.traffic import Target, target_of
 from grove.kube.transport import Request
 
-_DELETED = frozenset({"pods", "podcliques", "podcliquescalinggroups", "podgangs", "services"})
+_DELETED = frozenset({"pods", "podcliques", "podcliquescalinggroups", "podgangs", "services", "controllerrevisions"})
 _SCALED_BY_OTHERS = frozenset({"podcliquesets", "podcliques", "podcliquescalinggroups"})
 
 
@@ -44,5 +44,7 @@ def deletes_in_bulk_by_set(target: Target, request: Request, _body: JsonObject) 
 
 
 def leaves_scale_to_others(target: Target, _request: Request, body: JsonObject) -> str | None:
-    is_scaling = target.verb in ("patch", "update") and target.resource in _SCALED_BY_OTHERS and "spec" in body
-    return "changes a spec that others scale" if is_scaling else None
+    is_change = target.verb in ("patch", "update") and target.resource in _SCALED_BY_OTHERS
+    # A new pod template reaches a clique by a patch of its podSpec; the count beside it belongs to whoever scales.
+    is_scaling = is_change and (target.verb == "update" or "replicas" in body.get("spec", {}))
+    return "changes a count that others scale" if is_scaling else None

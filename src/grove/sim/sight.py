@@ -4,9 +4,13 @@ The rules that are judged by this are in `invariants.py`.
 """
 
 from datetime import datetime, timedelta
+from typing import Generic, TypeVar
 
 from grove.api.meta import Uid
 from grove.clock import Clock
+
+M = TypeVar("M", Uid, int)
+V = TypeVar("V")
 
 # Longer than any delay a fault plan draws between observing and acting, queueing included.
 MOMENT = timedelta(seconds=20)
@@ -35,7 +39,7 @@ class Sight:
         return self._lost_at if self._lost_at is not None and is_blind else now - MOMENT
 
 
-class Lately:
+class Lately(Generic[M]):
     """Of which members of a clique something is true, or was a moment ago: the operator may still rest on it.
 
     A member is a pod by its uid, or an index whoever holds it.
@@ -45,9 +49,9 @@ class Lately:
         self._clock = clock
         self._sight = sight
         # None: true now; else when it ended.
-        self._ended_at: dict[Uid, dict[Uid | int, datetime | None]] = {}
+        self._ended_at: dict[Uid, dict[M, datetime | None]] = {}
 
-    def note(self, clique: Uid, member: Uid | int, is_true: bool) -> None:
+    def note(self, clique: Uid, member: M, is_true: bool) -> None:
         members = self._ended_at.setdefault(clique, {})
         if is_true:
             members[member] = None
@@ -57,9 +61,34 @@ class Lately:
     def count(self, clique: Uid | None) -> int:
         return sum(self._is_recent(ended_at) for ended_at in self._ended_at.get(clique or Uid(""), {}).values())
 
-    def has_other(self, clique: Uid | None, member: Uid | int) -> bool:
+    def members(self, clique: Uid) -> list[M]:
+        ended = self._ended_at.get(clique, {})
+        return [member for member, ended_at in ended.items() if self._is_recent(ended_at)]
+
+    def has_other(self, clique: Uid | None, member: M) -> bool:
         ended = self._ended_at.get(clique or Uid(""), {})
         return any(self._is_recent(ended_at) for other, ended_at in ended.items() if other != member)
 
     def _is_recent(self, ended_at: datetime | None) -> bool:
         return ended_at is None or ended_at >= self._sight.since()
+
+
+class Wishes(Generic[V]):
+    """What an object asks for, and what it asked for a moment ago: the operator may still carry that out."""
+
+    def __init__(self, clock: Clock, sight: Sight) -> None:
+        self._clock = clock
+        self._sight = sight
+        # Each value and until when it was asked for; the last one is asked for now.
+        self._values: dict[Uid, list[tuple[datetime, V]]] = {}
+
+    def note(self, uid: Uid, value: V) -> None:
+        values = self._values.setdefault(uid, [])
+        if not values or values[-1][1] != value:
+            if values:
+                values[-1] = (self._clock.now(), values[-1][1])
+            values.append((self._clock.now(), value))
+
+    def recent(self, uid: Uid) -> list[V]:
+        since, values = self._sight.since(), self._values.get(uid, [])
+        return [value for i, (until, value) in enumerate(values) if i == len(values) - 1 or until >= since]

@@ -2,7 +2,7 @@
 and never half. Asked by `invariants.py` at every write to a PodGang; each answers with the reason it is broken.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
 from grove.api import labels, names
@@ -33,10 +33,14 @@ class TerminationRules:
         cliques: Iterable[PodClique],
         groups: Iterable[PodCliqueScalingGroup],
         now: datetime,
+        is_rolling: Callable[[Recreation], bool],
     ) -> str | None:
-        """Every unit that is recorded for recreation had a breach that outlived its delay."""
+        """Every unit that is recorded for recreation had a breach that outlived its delay, or is being updated."""
         known = {(one.key, one.incarnation) for one in read_record(before).open}
-        fresh = [one for one in read_record(gang).open if (one.key, one.incarnation) not in known]
+        # What an update may replace is judged in `rollout_rules.py`.
+        fresh = [
+            one for one in read_record(gang).open if (one.key, one.incarnation) not in known and not is_rolling(one)
+        ]
         if not fresh or pcs is None:
             return None
         mine = [c for c in cliques if _is_of_replica(c.metadata.labels, c.metadata.namespace, gang)]

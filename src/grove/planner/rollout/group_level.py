@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from grove.api.pod import Pod
+from grove.api.reasons import Reason
 from grove.api.scalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup, ReplicasSelectedToUpdate
 from grove.api.times import ceil_second
 from grove.planner.actions import earliest
@@ -209,6 +210,7 @@ def _wait_for_minimum(
     found = f"{available} of at least {group.spec.min_available} replicas of {group.metadata.name} are available"
     return msgspec.structs.replace(
         cause,
+        reason=Reason.MINIMUM_NOT_MET,
         message=f"no further ready replica is taken, because {found}: {cause.message}",
         since=None if cause.since is None else max(cause.since, progress.update_started_at or _EPOCH),
     )

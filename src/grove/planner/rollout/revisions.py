@@ -223,7 +223,7 @@ def _adopt(snapshot: Snapshot) -> dict[str, str]:
     for replica in snapshot.replicas:
         for view in replica.cliques.values():
             created = view.clique.metadata.creation_timestamp
-            told = _adoptable(view.template_hash)
+            told = view.template_hash
             if told and created is not None:
                 found.setdefault(clique_template_name(context, view), []).append((created, told))
     adopted = dict(context.template_hashes)
