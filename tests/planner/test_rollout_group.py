@@ -200,8 +200,12 @@ def pending(index: int, template: str = "new") -> UnitView:
             id="new ones that were ready before make up for nothing",
         ),
         param((new(0), old(1), pending(2)), rolling(0, 2), 1, Step(chooses=1), id="it is ready again, whoever fell"),
-        param((old(0), pending(1)), rolling(), 2, Step(waits=Reason.NO_CAPACITY), id="below the minimum: none chosen"),
-        param((old(0), pending(1)), rolling(0), 2, Step(waits=Reason.NO_CAPACITY), id="below the minimum: none taken"),
+        param(
+            (old(0), pending(1)), rolling(), 2, Step(waits=Reason.MINIMUM_NOT_MET), id="below the minimum: none chosen"
+        ),
+        param(
+            (old(0), pending(1)), rolling(0), 2, Step(waits=Reason.MINIMUM_NOT_MET), id="below the minimum: none taken"
+        ),
         param((old(0), old(1)), rolling(0), 2, Step(takes=(0,)), id="at the minimum it goes first"),
         param((old(0), old(1)), rolling(2), 1, Step(chooses=0), id="nobody waits for what a scale-in took"),
         param((new(0), new(1)), rolling(1, 0), 1, Step(ends=True), id="all is new"),

@@ -224,7 +224,7 @@ def _adopt(snapshot: Snapshot) -> dict[str, str]:
         for view in replica.cliques.values():
             created = view.clique.metadata.creation_timestamp
             told = view.template_hash
-            if told and created is not None:
+            if created is not None:
                 found.setdefault(clique_template_name(context, view), []).append((created, told))
     adopted = dict(context.template_hashes)
     for name, own in context.template_hashes.items():
