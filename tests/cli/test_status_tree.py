@@ -27,6 +27,7 @@ from grove.cli.tree_view import age, table_rows, tree_rows
 from grove.sim.clock import run_virtual
 from grove.sim.world import World
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2, quota
+from tests.simulation.training_stories import clique, expect_failure, fail_one, runs, training
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -251,3 +252,29 @@ def test_very_many_changes_are_cut_short(sets: int, lines: int) -> None:
 )
 def test_an_age_is_written_as_kubectl_writes_it(passed: timedelta, text: str) -> None:
     assert age(NOW - passed, NOW) == text
+
+
+async def restarted_once(world: World) -> None:
+    await world.apply(training(clique("a"), max_restarts=2, max_runtime="1h"))
+    await fail_one(world, "-a", 1)
+    await world.wait_until(runs(world, 1, 1))
+
+
+async def failed_for_good(world: World) -> None:
+    await world.apply(training(clique("a", exits_after="20s", code=1), clique("b", exits_after="900s")))
+    await expect_failure(world, "MaxRestartsExceeded")
+
+
+def test_a_training_set_shows_what_it_used_of_its_limits() -> None:
+    (node,) = look(1, restarted_once)
+    assert (node.phase, node.training and (node.training.restarts, node.training.max_restarts)) == ("Running", (1, 2))
+    now = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+    assert "│  1 of 2 restarts used, ends at 01:00:00 (in 59m1s) at the latest" in plain(tree_rows(node, now))
+
+
+def test_of_a_set_that_failed_nothing_is_torn_down_any_more() -> None:
+    (node,) = look(2, failed_for_good)
+    text = "\n".join(plain(tree_rows(node, NOW)))
+    assert node.phase == "Failed"
+    assert "! Failed: it failed and all restarts are used (0 of 0)" in text
+    assert "torn down" not in text

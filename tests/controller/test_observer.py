@@ -197,6 +197,21 @@ def test_the_name_of_a_pod_that_vanished_is_remembered_while_its_clique_lives() 
     assert (view.gone_names, len(view.active)) == (frozenset({gone.name}), 1)
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_ended_well_and_vanished_before_that_was_written_is_remembered(phase: str) -> None:
+    """But not one that failed: it is missed."""
+    eyes = Eyes(pcs(role("a", 2), spec={"workload_type": "Training"}))
+    eyes.see_all()
+    first = eyes.caches.pods.by_name("default", eyes.world.all(PODS)[0].metadata.name)
+    assert first is not None
+    eyes.change(PODS, first.metadata.name, status=msgspec.structs.replace(first.status, phase=phase))
+    eyes.caches.pods.forget(first.metadata.uid)
+    (view,) = eyes.snapshot().replicas[0].cliques.values()
+    assert view.done_indices == ({0} if phase == "Succeeded" else frozenset())
+    eyes.caches.cliques.forget(view.uid)
+    assert eyes.snapshot().replicas[0].cliques == {}
+
+
 def test_a_refusal_is_part_of_its_replicas_view() -> None:
     eyes = Eyes()
     eyes.see_all()

@@ -14,12 +14,13 @@ from grove.api import labels, names
 from grove.api.meta import Condition, HasMetadata, ObjectMeta, Uid, Wire, find_condition, is_condition_true
 from grove.api.pod import ContainerStatus, Pod
 from grove.api.podclique import PodClique
-from grove.api.podcliqueset import PodCliqueSet, SetPhase
+from grove.api.podcliqueset import PodCliqueSet, SetPhase, WorkloadType
 from grove.api.podgang import GangPhase, PodGang
 from grove.api.reasons import ConditionType
 from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.planner.snapshot import SetContext, build_context
 from grove.planner.termination import effective_delay
+from grove.planner.training import budget_of, deadline_of, failure_of, is_finished
 
 LEAVING = "Terminating"
 GATED = "Gated"
@@ -114,6 +115,15 @@ class Updating(Wire):
     pods: int
 
 
+class Training(Wire):
+    """What a set that runs to its end has used of its limits."""
+
+    restarts: int
+    max_restarts: int
+    # None: it may take as long as it likes, or has not begun.
+    deadline: datetime | None = None
+
+
 class SetNode(Wire):
     name: str
     namespace: str
@@ -125,6 +135,7 @@ class SetNode(Wire):
     created_at: datetime | None
     problems: tuple[Problem, ...] = ()
     updating: Updating | None = None
+    training: Training | None = None
     set_replicas: tuple[ReplicaNode, ...] = ()
 
 
@@ -146,6 +157,9 @@ class Deadlines:
         breach = find_condition(conditions, ConditionType.MIN_AVAILABLE_BREACHED)
         if breach is None or breach.status != "True" or breach.last_transition_time is None or metadata.is_leaving:
             return None
+        if is_finished(self._pcs) or failure_of(self._pcs.status) is not None:
+            # Of a set that ended, nothing is torn down any more.
+            return None
         delay = effective_delay(self._context, metadata)
         return None if delay is None else breach.last_transition_time + delay
 
@@ -164,7 +178,18 @@ def build_tree(objects: SetObjects) -> SetNode:
         created_at=pcs.metadata.creation_timestamp,
         problems=_problems(pcs.status.conditions),
         updating=_updating(objects),
+        training=_training(pcs),
         set_replicas=replicas,
+    )
+
+
+def _training(pcs: PodCliqueSet) -> Training | None:
+    if pcs.spec.workload_type != WorkloadType.TRAINING:
+        return None
+    return Training(
+        restarts=pcs.status.restart_count or 0,
+        max_restarts=budget_of(pcs),
+        deadline=None if is_finished(pcs) else deadline_of(pcs, pcs.status.start_time),
     )
 
 

@@ -20,6 +20,7 @@ from grove.cli.tree import (
     PodNode,
     ReplicaNode,
     SetNode,
+    Training,
     Updating,
     is_settled,
 )
@@ -73,6 +74,8 @@ def tree_rows(node: SetNode, now: datetime, *, has_hint: bool = True) -> list[Ro
     )
     if node.updating is not None:
         rows.append((Cell(f"{'│  ' if node.set_replicas else '   '}{_update(node, node.updating)}", Tone.WAITING),))
+    if node.training is not None and (told := _training(node.training, now)):
+        rows.append((Cell(f"{'│  ' if node.set_replicas else '   '}{told}", Tone.FAINT),))
     rows += _branches(node.set_replicas, "", lambda replica, lead, stem: _replica_rows(replica, lead, stem, now))
     rows += [(Cell(text, tone),) for text, tone in _notes(node, now)]
     if has_hint and not is_settled(node) and node.phase != LEAVING:
@@ -99,6 +102,15 @@ def _update(node: SetNode, updating: Updating) -> str:
     if updating.replica_index is None:
         return f"updating, {done}"
     return f"updating replica {updating.replica_index}, {updating.updated_pods} of {updating.pods} pods new, {done}"
+
+
+def _training(training: Training, now: datetime) -> str:
+    """Nothing, while none of its limits is in sight."""
+    told = [f"{training.restarts} of {training.max_restarts} restarts used"] if training.max_restarts else []
+    told += (
+        [f"ends at {when(training.deadline, now).removeprefix('about ')} at the latest"] if training.deadline else []
+    )
+    return ", ".join(told)
 
 
 def _breaches(node: SetNode) -> Iterator[tuple[str, str, datetime]]:

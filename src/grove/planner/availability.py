@@ -8,8 +8,8 @@ from enum import Enum, auto
 
 import msgspec
 
-from grove.api.meta import ConditionStatus
-from grove.api.reasons import Reason
+from grove.api.meta import ConditionStatus, is_condition_true
+from grove.api.reasons import ConditionType, Reason
 from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.planner.views import CliqueView
 
@@ -80,6 +80,9 @@ def _finite_breach(clique: CliqueView) -> Verdict:
     is_short = clique.available_count + clique.starting_count < clique.min_available
     if clique.failed and is_short:
         return Verdict(status=ConditionStatus.TRUE, reason=Reason.POD_FAILED, message=found)
+    # Only what is ready heals a breach: a replacement may wait for room until the delay is over.
+    if is_condition_true(clique.clique.status.conditions, ConditionType.MIN_AVAILABLE_BREACHED):
+        return Verdict(status=ConditionStatus.TRUE, reason=Reason.INSUFFICIENT_READY_PODS, message=found)
     if not clique.clique.status.was_available:
         return Verdict(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
     if is_short:

@@ -83,7 +83,7 @@ def plan_builds(
     now: datetime,
 ) -> tuple[Stage, ...]:
     objects = (*_plan_service(context, replica), *_plan_groups(context, replica, blueprint))
-    cliques = tuple(action for state in states for action in _plan_cliques(context, replica, recreations, state))
+    cliques = tuple(a for state in states for a in _plan_cliques(context, replica, recreations, state, role.restarts))
     templates = {
         clique.name: action
         for clique in blueprint.cliques
@@ -94,7 +94,9 @@ def plan_builds(
     gangs = tuple(
         action
         for state in states
-        for action in _plan_gang(context, replica, recreations, state, takes_revision=is_taking_over)
+        for action in _plan_gang(
+            context, replica, recreations, state, restarts=role.restarts, takes_revision=is_taking_over
+        )
     )
     allowed = [
         tuple(action for action in stage if not isinstance(action, Create) or retries.allow(action.failure_key))
@@ -161,7 +163,7 @@ def _plan_groups(context: SetContext, replica: ReplicaView, blueprint: ReplicaBl
 
 
 def _plan_cliques(
-    context: SetContext, replica: ReplicaView, recreations: Recreations, state: GangState
+    context: SetContext, replica: ReplicaView, recreations: Recreations, state: GangState, restarts: int
 ) -> Iterable[Action]:
     for clique in state.blueprint.cliques:
         owner = _owner_of(context, replica, clique)
@@ -170,7 +172,7 @@ def _plan_cliques(
             continue
         recreation = recreations.of(clique)
         incarnation = (
-            recreations.life_of(clique) or _incarnation(context, replica, state)
+            recreations.life_of(clique) or _incarnation(context, replica, state, restarts)
             if recreation is None
             else _new_incarnation(replica, clique, recreation)
         )
@@ -227,10 +229,11 @@ def _owner_of(context: SetContext, replica: ReplicaView, clique: CliqueBlueprint
     return None if group is None or group.metadata.is_leaving else subject_of(GROUPS, group.metadata)
 
 
-def _incarnation(context: SetContext, replica: ReplicaView, state: GangState) -> str:
+def _incarnation(context: SetContext, replica: ReplicaView, state: GangState, restarts: int) -> str:
     """Which life of its unit this is: kept while anything of it exists, never used twice.
 
-    Generations only grow, and a unit comes back only after somebody changed a spec.
+    Generations only grow, and a unit comes back only after somebody changed a spec. Of a training set the restarts that
+    were counted tell the life, also when somebody took all that was left of it away.
     """
     if state.gang is not None and labels.INCARNATION in state.gang.metadata.labels:
         return state.gang.metadata.labels[labels.INCARNATION]
@@ -238,7 +241,8 @@ def _incarnation(context: SetContext, replica: ReplicaView, state: GangState) ->
         if clique.incarnation:
             return clique.incarnation
     group = replica.groups.get(state.blueprint.group)
-    return f"{context.generation}-{group.metadata.generation}" if group else str(context.generation)
+    birth = f"{context.generation}.{restarts}" if restarts else str(context.generation)
+    return f"{birth}-{group.metadata.generation}" if group else birth
 
 
 def _new_incarnation(replica: ReplicaView, clique: CliqueBlueprint, recreation: Recreation) -> str:
@@ -250,7 +254,13 @@ def _new_incarnation(replica: ReplicaView, clique: CliqueBlueprint, recreation: 
 
 
 def _plan_gang(
-    context: SetContext, replica: ReplicaView, recreations: Recreations, state: GangState, *, takes_revision: bool
+    context: SetContext,
+    replica: ReplicaView,
+    recreations: Recreations,
+    state: GangState,
+    *,
+    restarts: int,
+    takes_revision: bool,
 ) -> Iterable[Action]:
     if not state.is_whole or (state.gang is not None and state.gang.metadata.is_leaving):
         return
@@ -266,7 +276,7 @@ def _plan_gang(
         spec=draw_gang_spec(context, state.blueprint, state.cliques, state.pods),
         incarnation=_new_incarnation(replica, first, recreation)
         if recreation is not None and is_new_life
-        else _incarnation(context, replica, state),
+        else _incarnation(context, replica, state, restarts),
         is_new_life=is_new_life,
         takes_revision=takes_revision,
     )

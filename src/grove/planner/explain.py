@@ -36,7 +36,7 @@ from grove.planner.pods import plan_pods
 from grove.planner.refusals import gang_refusal, has_started, is_below_minima, pods_failure_key
 from grove.planner.sentences import Sentence, cause, counted, named, next_step, note, verb, when
 from grove.planner.snapshot import Snapshot
-from grove.planner.training_story import over_sentences
+from grove.planner.training_story import over_sentences, run_sentences
 from grove.planner.update_story import update_sentences
 from grove.planner.views import CliqueView, ReplicaView
 
@@ -134,7 +134,7 @@ class Explainer:
         stuck = stuck_sentences(self._all_pods(), self._lost_nodes)
         update = update_sentences(about, self._snapshot.pcs, self._findings.get(about, ()))
         said = (*update, *causes, *told, *stuck) or self._fine(about, self._all_cliques())
-        return (*said, *self._unbuilt(about))
+        return (*said, *run_sentences(about, self._snapshot.pcs, self._now), *self._unbuilt(about))
 
     def of_group(self, name: str) -> tuple[Sentence, ...]:
         about = f"podcliquescalinggroup/{name}"

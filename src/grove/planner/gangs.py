@@ -31,12 +31,17 @@ def draw_gang_spec(
                 pod_references=tuple(
                     NamespacedName(namespace=context.namespace, name=name) for name in pods[clique.name].names
                 ),
-                min_replicas=cliques[clique.name].min_available,
+                min_replicas=_minimum(cliques[clique.name]),
             )
             for clique in gang.cliques
         ),
         priority_class_name=context.spec.template.priority_class_name or None,
     )
+
+
+def _minimum(clique: CliqueView) -> int:
+    """What ended well and is gone cannot be placed: a scheduler that waited for it would wait for ever."""
+    return max(0, clique.min_available - clique.done_and_gone_count)
 
 
 def plan_gang_object(

@@ -6,7 +6,7 @@ from itertools import islice
 import msgspec
 
 from grove.api.reasons import FindingReason
-from grove.planner.actions import Chain, Finding, Plan, earliest
+from grove.planner.actions import Chain, Finding, Plan, StatusWrite, earliest
 from grove.planner.builds import Retries
 from grove.planner.deletion import plan_deletion, plan_finalizer
 from grove.planner.memo import Memo
@@ -28,24 +28,31 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
     guard = plan_finalizer(snapshot.pcs)
     if guard:
         return Plan(chains=guard)
-    if snapshot.context.is_training and (failing := plan_failing(snapshot, now)) is not None:
-        return failing
+    failing = plan_failing(snapshot, now) if snapshot.context.is_training else None
     memo = memo or Memo()
     targets = memo.targets(snapshot)
     retries = Retries(snapshot.failures, now)
     revisions = plan_revisions(snapshot, targets, retries)
-    if targets.newest is None and is_finished(snapshot.pcs):
-        return Plan()
+    if targets.newest is None and (failing is not None or is_finished(snapshot.pcs)):
+        return failing or Plan()
     if targets.newest is None or (targets.wanted is None and revisions):
         return _plan_unrecorded(snapshot, revisions, retries, now)
     memo.update(snapshot, now)
     replicas = memo.busy()
+    if failing is not None:
+        # Meanwhile statuses tell the truth: one of its pods may hang on a node that does not answer.
+        told = tuple(_quietly(s) for replica in replicas for s in replica.statuses)
+        return msgspec.structs.replace(failing, statuses=(*told, *failing.statuses))
     course = judge(snapshot.pcs, memo.runs(), now) if snapshot.context.is_training else None
-    status = set_status(snapshot, _add_up(snapshot, memo, replicas, course), now)
+    facts = _add_up(snapshot, memo, replicas, course)
+    if is_finished(snapshot.pcs):
+        # Nothing is wanted any more, so nothing is refused or held.
+        facts = msgspec.structs.replace(facts, failures=(), held_count=0)
+    status = set_status(snapshot, facts, now)
     if is_finished(snapshot.pcs):
         # What completed stays for its logs; what somebody deletes stays deleted. It is counted, and no event any more.
         told = (*(s for replica in replicas for s in replica.statuses), *((status,) if status else ()))
-        return Plan(statuses=tuple(msgspec.structs.replace(status, on_success=()) for status in told))
+        return Plan(statuses=tuple(map(_quietly, told)))
     chains = (*revisions, *(c for replica in replicas for c in replica.chains), *plan_strays(snapshot))
     return Plan(
         chains=tuple(sorted(chains, key=lambda chain: chain.rank)),
@@ -56,6 +63,10 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
             retries.wake_at, course.wake_at if course else None, *(replica.wake_at for replica in replicas)
         ),
     )
+
+
+def _quietly(status: StatusWrite) -> StatusWrite:
+    return msgspec.structs.replace(status, on_success=())
 
 
 def _plan_unrecorded(snapshot: Snapshot, chains: tuple[Chain, ...], retries: Retries, now: datetime) -> Plan:

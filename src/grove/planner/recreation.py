@@ -116,14 +116,16 @@ def plan_intent(
     seen: Iterable[str],
     reason: str,
     announcement: Emit,
+    count: int | None = None,
 ) -> Patch:
     """Record in one write that these units of a gang are recreated. Nothing was deleted yet.
 
     `seen` are the incarnations of all that exists: the new one is none of them, also when somebody deleted the gang
-    that remembered how many there were.
+    that remembered how many there were. Whoever counts lives elsewhere says which this is: what exists of it stays.
     """
     record = read_record(gang)
-    count = 1 + max((record.count, *map(count_of, seen)))
+    if count is None:
+        count = 1 + max((record.count, *map(count_of, seen)))
     life = f"{_birth_of(gang, context)}.{count}"
     fresh = tuple(
         Recreation(group=unit.group, index=unit.index, incarnation=life, scale=scale, reason=reason) for unit in units

@@ -22,6 +22,7 @@ from grove.planner.actions import (
     Rank,
     Stage,
     StatusWrite,
+    Urgency,
     chain,
     earliest,
 )
@@ -288,6 +289,7 @@ def _plan_statuses(
             for clique in state.blueprint.cliques
             if clique.name in state.cliques
         ]
+        found += _old_statuses(context, replica, state, now)
         if state.gang is not None and not state.gang.metadata.is_leaving:
             found.append(gang_status(state.gang, gang_health(state.gang, state.views, state.clique_count), now))
     for group in blueprint.groups:
@@ -296,6 +298,16 @@ def _plan_statuses(
             cliques = _group_cliques(context, replica, group)
             found.append(group_status(context, group.config, current, cliques, roll.groups.get(group.name), now))
     return tuple(status for status in found if status is not None)
+
+
+def _old_statuses(context: SetContext, replica: ReplicaView, state: GangState, now: datetime) -> Iterable[StatusWrite]:
+    """Cliques of an attempt that is torn down stay until their pods are gone, and count them; nothing rests on it."""
+    for clique in state.blueprint.cliques if context.is_training else ():
+        view = replica.cliques.get(clique.name)
+        if view is not None and not view.is_leaving and clique.name not in state.cliques:
+            write = clique_status(context, clique.template.name, view, None, None, now)
+            if write is not None:
+                yield msgspec.structs.replace(write, urgency=Urgency.COUNT, on_success=())
 
 
 def _group_cliques(context: SetContext, replica: ReplicaView, group: GroupBlueprint) -> list[list[CliqueView | None]]:

@@ -6,13 +6,14 @@ whole set replica when the group's own minimum is broken or the clique stands al
 """
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from grove.api import labels, names
 from grove.api.durations import parse_duration
 from grove.api.meta import Condition, ConditionStatus, ObjectMeta, find_condition
+from grove.api.podgang import GangPhase
 from grove.api.reasons import ConditionType, EventReason, FindingReason
 from grove.planner.actions import Emit, Finding, FreshLook, Patch, Severity, earliest
 from grove.planner.availability import clique_breach, group_verdict, is_group_updating
@@ -22,6 +23,7 @@ from grove.planner.snapshot import UNTIL_TOLD, SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
 ROUNDING = timedelta(seconds=1)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,8 @@ class Terminations(msgspec.Struct, frozen=True, kw_only=True):
     wake_at: datetime | None = None
     # Of a training set: why the replica must be restarted, once that is counted; "": it need not.
     restart: str = ""
+    # Of a training set: the restart is due and held; until it is counted, nothing of the replica is repaired.
+    is_restart_held: bool = False
     # A teardown is due and held, see `SetContext` and docs/gang-termination.md, "Mass outage".
     held_count: int = 0
 
@@ -73,6 +77,7 @@ def plan_terminations(
                 hold_until if due and hold_until < UNTIL_TOLD else None,
             ),
             held_count=len(due),
+            is_restart_held=context.is_training and bool(due),
         )
     return Terminations(
         intents=() if context.is_training else tuple(_intents(context, replica, blueprint, due)),
@@ -140,7 +145,29 @@ def _training_breaches(
     present = [replica.cliques[c.name] for c in blueprint.cliques if recreations.is_present(replica, c)]
     own = [effective_delay(context, view.clique.metadata) for view in present]
     found = (_clique_due(v, REPLICA, delay if d is None else d) for v, d in zip(present, own, strict=True))
-    return [breach for breach in found if breach is not None]
+    breaches = [breach for breach in found if breach is not None]
+    # With a delay it is made again in time, like pods that are lost.
+    return breaches if delay else [*breaches, *_taken_away(replica, blueprint, recreations)]
+
+
+def _taken_away(replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations) -> Iterator[Due]:
+    """Cliques are made before their gang: one that is missing although its gang exists was deleted by somebody.
+
+    Of a replica that never ran, nothing is lost.
+    """
+    has_run = any(view.clique.status.was_available for view in replica.cliques.values())
+    for clique in blueprint.cliques:
+        gang = replica.gangs.get(clique.gang)
+        if gang is None or not (has_run or gang.status.phase == GangPhase.RUNNING):
+            continue
+        if clique.name not in replica.cliques and recreations.of(clique) is None:
+            yield Due(
+                unit=REPLICA,
+                about=f"podclique/{clique.name}",
+                at=gang.metadata.creation_timestamp or _LONG_AGO,
+                why=f"{clique.name} was deleted with all its pods",
+                evidence=(),
+            )
 
 
 def _clique_due(view: CliqueView, unit: Unit, delay: timedelta) -> Due | None:

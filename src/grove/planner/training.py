@@ -15,9 +15,18 @@ from grove.api.pod import pod_finished_at, pod_started_at
 from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetStatus, ReplicaRestarts, SetPhase, WorkloadType
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.times import ceil_second
-from grove.planner.actions import Emit, Patch, Severity
+from grove.planner.actions import Emit, Patch, Severity, Stage, earliest
 from grove.planner.blueprint import ReplicaBlueprint
-from grove.planner.recreation import REPLICA, count_of, live_scale, plan_intent, read_record
+from grove.planner.recreation import (
+    REPLICA,
+    Recreations,
+    count_of,
+    live_scale,
+    plan_intent,
+    plan_recreation_deletes,
+    read_record,
+)
+from grove.planner.rollout.clique_level import gone_at
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
@@ -30,28 +39,35 @@ class ReplicaRun(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     # Why it must be restarted now; "": it need not.
     due: str = ""
-    # Every clique ended well, and says so in its status.
+    # Every pod ended well, as far as it can be seen.
+    has_ended: bool = False
+    # Every clique says so in its status too.
     is_done: bool = False
     # Every clique has its minimum of pods that started.
     is_running: bool = False
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    # How often it was recreated so far.
+    lives: int = 0
 
 
-def run_of(replica: ReplicaView, blueprint: ReplicaBlueprint, due: str) -> ReplicaRun:
-    views = [replica.cliques.get(clique.name) for clique in blueprint.cliques]
-    present = [view for view in views if view is not None]
-    is_whole = len(present) == len(views)
+def run_of(replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, due: str) -> ReplicaRun:
+    """What is left of an attempt that is torn down tells nothing about the next one."""
+    cliques = tuple(blueprint.cliques)
+    present = [replica.cliques[c.name] for c in cliques if recreations.is_present(replica, c)]
+    is_whole = len(present) == len(cliques)
     starts = [_started_at(view) for view in present]
     is_running = is_whole and all(start is not None for start in starts)
     ends = [_finished_at(view) for view in present]
     return ReplicaRun(
         index=replica.index,
         due=due,
+        has_ended=is_whole and all(view.is_done or _has_succeeded(view) for view in present),
         is_done=is_whole and all(_has_succeeded(view) for view in present),
         is_running=is_running,
         started_at=max((start for start in starts if start), default=None) if is_running else None,
         finished_at=max((end for end in ends if end), default=None),
+        lives=lives_so_far(replica, blueprint),
     )
 
 
@@ -71,15 +87,22 @@ def _started_at(view: CliqueView) -> datetime | None:
 
 
 def _finished_at(view: CliqueView) -> datetime | None:
+    """By the pods that are left; what is gone had ended before, or the clique tells when all were known to have."""
     ends = [end for pod in view.succeeded if (end := pod_finished_at(pod))]
     told = find_condition(view.clique.status.conditions, ConditionType.SUCCEEDED)
-    return max(ends) if len(ends) >= view.replicas else told.last_transition_time if told else None
+    return max(ends) if ends else told.last_transition_time if told else None
 
 
 def lives_so_far(replica: ReplicaView, blueprint: ReplicaBlueprint) -> int:
-    """How often this replica was recreated, by its gang and by what exists of it."""
+    """How often this replica was recreated, by its gang while that is under way, else by the oldest of its parts.
+
+    Somebody may take a gang away that says what is to be made anew: then the parts that are not yet, tell it.
+    """
     record = read_record(replica.gangs.get(blueprint.base.name))
-    return max((record.count, *(count_of(view.incarnation) for view in replica.cliques.values())))
+    if any(one.key == REPLICA.key for one in record.open):
+        return record.count
+    views = (replica.cliques.get(clique.name) for clique in blueprint.cliques)
+    return min((count_of(view.incarnation) for view in views if view is not None), default=record.count)
 
 
 def is_restart_pending(replica: ReplicaView, blueprint: ReplicaBlueprint, restarts: int) -> bool:
@@ -101,7 +124,9 @@ def plan_restart_intent(
             gang,
             [REPLICA],
             scale=live_scale(replica, blueprint, [REPLICA]),
-            seen=[view.incarnation for view in replica.cliques.values()],
+            seen=(),
+            # Not one more than was seen: what exists of this life already was made for this very restart.
+            count=restarts,
             reason="it failed and is restarted",
             announcement=Emit(
                 subject=context.subject,
@@ -111,6 +136,23 @@ def plan_restart_intent(
             ),
         ),
     )
+
+
+def plan_restart_deletes(
+    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, now: datetime
+) -> tuple[tuple[Stage, ...], datetime | None]:
+    """The stages of the teardown, and when to look again. The next attempt waits until the last one is gone: two
+    pods of one rank must not work at one checkpoint. Cliques are kept for that long, since they know their pods.
+    """
+    pods, cliques = plan_recreation_deletes(context, replica, blueprint, recreations)
+    leaving = [
+        gone_at(pod)
+        for clique in blueprint.cliques
+        if (view := replica.cliques.get(clique.name)) is not None and recreations.is_old(clique, view)
+        for pod in view.leaving
+        if now < gone_at(pod)
+    ]
+    return ((pods,), earliest(*leaving)) if pods or leaving else ((cliques,), None)
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +186,7 @@ def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime) -> Cours
     starts = [run.started_at for run in runs if run.started_at is not None]
     # Times on the wire are whole seconds; a deadline never comes early.
     start_time = status.start_time or (ceil_second(min(starts)) if starts else None)
-    deadline = _deadline(pcs, start_time)
+    deadline = deadline_of(pcs, start_time)
     course = Course(
         phase=SetPhase.RUNNING if any(run.is_running for run in runs) else SetPhase.PENDING,
         start_time=start_time,
@@ -153,10 +195,12 @@ def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime) -> Cours
         wake_at=deadline if deadline is not None and deadline > now else None,
     )
     is_over = deadline is not None and deadline <= now
-    if len(runs) == pcs.spec.replicas and runs and all(run.is_done for run in runs):
+    if len(runs) == pcs.spec.replicas and runs and all(run.has_ended for run in runs):
         last = max((run.finished_at for run in runs if run.finished_at is not None), default=now)
         if deadline is None or last <= deadline:
-            return msgspec.structs.replace(course, phase=SetPhase.SUCCEEDED, wake_at=None)
+            # The cliques tell it first: what they say outlives the pods.
+            is_told = all(run.is_done for run in runs)
+            return msgspec.structs.replace(course, phase=SetPhase.SUCCEEDED, wake_at=None) if is_told else course
     if is_over:
         limit = pcs.spec.training_spec.max_runtime if pcs.spec.training_spec else ""
         return msgspec.structs.replace(
@@ -166,19 +210,24 @@ def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime) -> Cours
     return _restarted(pcs, course, due) if due else course
 
 
+def budget_of(pcs: PodCliqueSet) -> int:
+    return (pcs.spec.training_spec.max_restarts or 0) if pcs.spec.training_spec else 0
+
+
 def _restarted(pcs: PodCliqueSet, course: Course, due: tuple[ReplicaRun, ...]) -> Course:
-    budget = (pcs.spec.training_spec.max_restarts or 0) if pcs.spec.training_spec else 0
+    budget = budget_of(pcs)
     count = course.restart_count + len(due)
     if count > budget:
         why = "; ".join(f"replica {run.index}: {run.due}" for run in due)
         return msgspec.structs.replace(
             course,
             failed=Reason.MAX_RESTARTS_EXCEEDED,
-            message=f"{course.restart_count} of {budget} restarts were used, and it failed again ({why})",
+            message=f"it failed and all restarts are used ({course.restart_count} of {budget}): {why}",
         )
     counts = {entry.replica_index: entry.count for entry in course.replica_restarts}
     for run in due:
-        counts[run.index] = counts.get(run.index, 0) + 1
+        # Ahead of its lives, also when somebody took our status away.
+        counts[run.index] = max(counts.get(run.index, 0), run.lives) + 1
     return msgspec.structs.replace(
         course,
         restart_count=count,
@@ -187,7 +236,8 @@ def _restarted(pcs: PodCliqueSet, course: Course, due: tuple[ReplicaRun, ...]) -
     )
 
 
-def _deadline(pcs: PodCliqueSet, start_time: datetime | None) -> datetime | None:
+def deadline_of(pcs: PodCliqueSet, start_time: datetime | None) -> datetime | None:
+    """When a set that began then must have ended; None: whenever it likes."""
     limit = pcs.spec.training_spec.max_runtime if pcs.spec.training_spec else None
     return start_time + parse_duration(limit) if start_time is not None and limit else None
 
@@ -203,7 +253,7 @@ def failure_of(status: PodCliqueSetStatus) -> Condition | None:
 
 
 def announcements(pcs: PodCliqueSet, context: SetContext, course: Course) -> Iterable[Emit]:
-    budget = (pcs.spec.training_spec.max_restarts or 0) if pcs.spec.training_spec else 0
+    budget = budget_of(pcs)
     for run in course.restarting:
         yield Emit(
             subject=context.subject,

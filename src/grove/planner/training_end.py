@@ -20,10 +20,13 @@ def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
     """None: it has not failed, or all that is left to do was done."""
     status = snapshot.pcs.status
     failure = failure_of(status)
-    if failure is None or is_finished(snapshot.pcs):
+    if failure is None:
         return None
     pods = tuple(_pods(snapshot))
     left = [pod for pod in pods if not pod.metadata.is_leaving]
+    # A create that was under way may arrive after the end: its pod goes too.
+    if is_finished(snapshot.pcs) and not left:
+        return None
     # One that should have left long ago hangs on a node that does not answer: nobody waits for it.
     leaving = [gone_at(pod) for pod in pods if pod.metadata.is_leaving and now < gone_at(pod)]
     if left:

@@ -87,6 +87,11 @@ class CliqueView(View):
         return len(self.done_indices) if self.is_finite else len(self.succeeded)
 
     @property
+    def done_and_gone_count(self) -> int:
+        """Pods that ended well and are not there any more."""
+        return len(self.done_indices) - len(self.done_indices.intersection(map(pod_index, self.succeeded)))
+
+    @property
     def available_count(self) -> int:
         """Ready; of a training set also what is about to end well, or did."""
         return self.ready_count + (self.finishing_count + len(self.done_indices) if self.is_finite else 0)
@@ -146,7 +151,7 @@ def view_clique(
     waiting = [entry[2] for entry in active if not entry[2].is_ready] if is_finite else []
     finishing_count = sum(map(is_finishing, waiting))
     starting_count = sum(not is_finishing(pod) and not has_lost_readiness(pod) for pod in waiting)
-    done = {pod_index(pod) for pod in (*succeeded, *leaving) if is_finite and ended_well(pod)}
+    done = {pod_index(pod) for pod in (*succeeded, *leaving) if is_finite and ended_well(pod)} - {-1}
     # Names are unique, so the pods themselves are never compared.
     active.sort(key=lambda entry: entry[:2])
     return CliqueView(

@@ -259,8 +259,12 @@ class Invariants:
 
     def _note_index(self, clique: Uid, index: int) -> None:
         holders = [pod for pod in self._pods[clique].values() if pod_index(pod) == index]
-        self._existing.note(clique, index, any(pod.is_succeeded or pod.is_active for pod in holders))
-        self._placed.note(clique, index, any(p.is_succeeded or (p.is_active and p.is_scheduled) for p in holders))
+        # Of a training set, what ended well stays done when its pod is gone.
+        owner = self._cliques.get(clique)
+        is_done = owner is not None and index in owner.status.succeeded_indices
+        self._existing.note(clique, index, is_done or any(pod.is_succeeded or pod.is_active for pod in holders))
+        is_placed = any(pod.is_succeeded or (pod.is_active and pod.is_scheduled) for pod in holders)
+        self._placed.note(clique, index, is_done or is_placed)
 
     # The rules
 

@@ -56,7 +56,7 @@ class TrainingRules:
 
     def note_clique_gone(self, clique: PodClique) -> None:
         self._clique_gone_at[_replica_of(clique)] = self._clock.now()
-        is_left = labels.GROUP in clique.metadata.labels and clique.metadata.controller_uid not in self._tables.groups
+        is_left = self._is_left(clique)
         for pod in self._tables.pods.get(clique.metadata.uid, {}).values():
             if is_left or not pod.metadata.is_leaving:
                 self._orphans[pod.metadata.uid] = pod
@@ -172,11 +172,19 @@ class TrainingRules:
 
     def _pods_of(self, namespace: str, name: str) -> Iterator[Pod]:
         """All pods of a set; not those that were left when somebody deleted their clique under them."""
-        for siblings in self._tables.pods.values():
+        for owner, siblings in self._tables.pods.items():
+            clique = self._tables.cliques.get(owner)
+            if clique is not None and self._is_left(clique):
+                continue
             for pod in siblings.values():
                 is_mine = (pod.metadata.namespace, pod.metadata.labels.get(labels.PART_OF)) == (namespace, name)
                 if is_mine and pod.metadata.uid not in self._orphans:
                     yield pod
+
+    def _is_left(self, clique: PodClique) -> bool:
+        """Somebody deleted its group: the garbage collector is about to take it."""
+        is_member = labels.GROUP in clique.metadata.labels
+        return is_member and clique.metadata.controller_uid not in self._tables.groups
 
 
 def _replica_of(obj: HasMetadata) -> Replica:

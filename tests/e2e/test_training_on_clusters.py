@@ -1,0 +1,134 @@
+"""Training sets from outside: on `grove up` and on a real control plane, with the operator in its own process.
+
+The many cases are in `tests/simulation/training_stories.py`, on virtual time; here some of them take real seconds.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from grove.api.meta import find_condition
+from grove.api.resources import EVENTS, PODCLIQUES, PODGANGS, PODS
+from grove.planner.recreation import read_record
+from tests.e2e.harness import Cluster, SeenEvent, Stage
+from tests.simulation.training_stories import (
+    FOR_EVER,
+    clique,
+    end,
+    failure,
+    is_clique,
+    job,
+    living,
+    phase,
+    restarts,
+    running,
+    runs,
+    training,
+    uids,
+)
+
+pytestmark = pytest.mark.kube
+
+
+async def reasons(stage: Stage) -> set[str]:
+    found = await stage.client.list(EVENTS.viewed_as(SeenEvent), namespace=stage.namespace)
+    return {event.reason for event in found.items}
+
+
+async def all_exit_well_and_what_is_deleted_later_stays_deleted(stage: Stage) -> None:
+    await stage.apply(training(clique("a", exits_after="2s"), clique("b", 2, exits_after="5s")))
+    await stage.wait_until(lambda: is_clique(stage, "job-0-a", "Succeeded"))
+    assert not is_clique(stage, "job-0-a", "MinAvailableBreached")
+    await stage.wait_until(lambda: phase(stage) == "Succeeded")
+    assert [pod.status.phase for pod in living(stage)] == ["Succeeded"] * 3
+    assert (restarts(stage), failure(stage)) == (0, "")
+    for pod in living(stage):
+        await stage.delete(PODS, pod.metadata.name)
+    await stage.wait_until(lambda: stage.pods() == ())
+    await stage.cluster.clock.sleep(3)
+    await stage.look()
+    assert (stage.pods(), phase(stage)) == ((), "Succeeded")
+    assert "WorkloadSucceeded" in await reasons(stage)
+
+
+async def a_failure_without_a_budget_ends_it(stage: Stage) -> None:
+    await stage.apply(training(clique("a", exits_after=FOR_EVER), clique("b", exits_after="2s", code=3)))
+    await stage.wait_until(lambda: phase(stage) == "Failed")
+    assert failure(stage) == "MaxRestartsExceeded"
+    assert stage.pods() == ()
+    assert {"PodCliqueFailed", "MaxRestartsExceeded"} <= await reasons(stage)
+
+
+async def a_failed_pod_restarts_the_replica_once(stage: Stage) -> None:
+    await stage.apply(training(clique("a", exits_after="10s"), clique("b", 2, exits_after="10s"), max_restarts=3))
+    await stage.wait_until(runs(stage, 3))
+    before, start = uids(living(stage)), job(stage).status.start_time
+    await end(stage, running(stage, "-b")[0])
+    await stage.wait_until(runs(stage, 3, 1))
+    assert not uids(living(stage)) & before
+    await stage.wait_until(lambda: phase(stage) == "Succeeded")
+    assert restarts(stage) == 1
+    assert start is None or job(stage).status.start_time == start
+    assert [read_record(gang).count for gang in stage.objects(PODGANGS)] == [1]
+    assert {"PodCliqueFailed", "ReplicaRestarting"} <= await reasons(stage)
+
+
+async def a_pod_deleted_by_hand_restarts_the_replica_once(stage: Stage) -> None:
+    await stage.apply(training(clique("a", 2, exits_after="10s"), max_restarts=3))
+    await stage.wait_until(runs(stage, 2))
+    before = uids(living(stage))
+    await stage.delete(PODS, running(stage)[0].metadata.name)
+    await stage.wait_until(runs(stage, 2, 1))
+    assert not uids(living(stage)) & before
+    await stage.wait_until(lambda: phase(stage) == "Succeeded")
+    assert restarts(stage) == 1
+
+
+async def the_deadline_ends_it(stage: Stage) -> None:
+    await stage.apply(training(clique("a", exits_after=FOR_EVER), max_runtime="4s", max_restarts=3))
+    await stage.wait_until(lambda: phase(stage) == "Failed")
+    assert failure(stage) == "MaxRuntimeExceeded"
+    assert stage.pods() == ()
+    status = job(stage).status
+    told = find_condition(status.conditions, "Failed")
+    assert told is not None
+    assert told.last_transition_time is not None
+    assert status.start_time is not None
+    # How late it is depends on the machine; it is never early.
+    assert (told.last_transition_time - status.start_time).total_seconds() >= 4
+    assert "MaxRuntimeExceeded" in await reasons(stage)
+
+
+async def a_completed_pod_deleted_before_its_clique_is_done_is_not_run_again(stage: Stage) -> None:
+    await stage.apply(training(clique("a", 2, exits_after="12s")))
+    await stage.wait_until(runs(stage, 2))
+    first = running(stage)[0]
+    await end(stage, first, code=0)
+    await stage.wait_until(lambda: any(one.status.succeeded_indices for one in stage.objects(PODCLIQUES)))
+    await stage.delete(PODS, first.metadata.name)
+    await stage.wait_until(lambda: phase(stage) == "Succeeded")
+    assert len(living(stage)) == 1
+    assert restarts(stage) == 0
+
+
+STORIES = [
+    all_exit_well_and_what_is_deleted_later_stays_deleted,
+    a_failure_without_a_budget_ends_it,
+    a_failed_pod_restarts_the_replica_once,
+    a_pod_deleted_by_hand_restarts_the_replica_once,
+    the_deadline_ends_it,
+    a_completed_pod_deleted_before_its_clique_is_done_is_not_run_again,
+]
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_it_ends_as_in_the_simulation(
+    runner: asyncio.Runner, cluster: Cluster, story: Callable[[Stage], Awaitable[None]]
+) -> None:
+    async def run() -> None:
+        stage = await cluster.stage()
+        await story(stage)
+        await stage.clear()
+
+    runner.run(run())

@@ -1,0 +1,501 @@
+"""Stories of training sets: what ends well, what is restarted, and what fails for good. One pod per node.
+
+Told in calm by `test_training_stories.py`, and with a crash at every write by `test_crash_everywhere.py`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from grove.api import labels
+from grove.api.meta import JsonObject, ObjectMeta, Wire, find_condition, is_condition_true
+from grove.api.pod import Pod
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
+from grove.api.times import wire_time
+from grove.cluster.kubelet.life import SIM_STOPS_AFTER
+from grove.sim.world import World
+from tests.scene import Scene, Seen
+from tests.simulation.stories import Story
+
+FOR_EVER = "8760h"
+
+
+class _Raw(Wire):
+    """A pod with its status as it was written."""
+
+    metadata: ObjectMeta
+    status: JsonObject = {}
+
+
+def clique(
+    name: str,
+    replicas: int = 1,
+    minimum: int | None = None,
+    *,
+    exits_after: str = "60s",
+    code: int = 0,
+    ready_after: str = "0s",
+    stops_after: str = "0s",
+    containers: int = 1,
+) -> JsonObject:
+    annotations = {
+        labels.SIM_EXIT_AFTER: exits_after,
+        labels.SIM_EXIT_CODE: str(code),
+        labels.SIM_READY_AFTER: ready_after,
+        SIM_STOPS_AFTER: stops_after,
+    }
+    memory = {"requests": {"memory": f"{80 // containers}Mi"}}
+    names = ("main", "side")[:containers]
+    return {
+        "name": name,
+        "annotations": annotations,
+        "spec": {
+            "roleName": name,
+            "replicas": replicas,
+            "minAvailable": replicas if minimum is None else minimum,
+            "podSpec": {"containers": [{"name": one, "image": "i", "resources": memory} for one in names]},
+        },
+    }
+
+
+def training(
+    *cliques: JsonObject,
+    max_restarts: int | None = None,
+    max_runtime: str | None = None,
+    delay: str | None = None,
+    replicas: int = 1,
+    groups: tuple[JsonObject, ...] = (),
+) -> JsonObject:
+    limits = {"maxRestarts": max_restarts, "maxRuntime": max_runtime}
+    template: JsonObject = {"cliques": list(cliques)}
+    if delay is not None:
+        template["terminationDelay"] = delay
+    if groups:
+        template["podCliqueScalingGroups"] = list(groups)
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": "job"},
+        "spec": {
+            "workloadType": "Training",
+            "trainingSpec": {key: value for key, value in limits.items() if value is not None},
+            "replicas": replicas,
+            "template": template,
+        },
+    }
+
+
+# --- looking at it ---------------------------------------------------------------------------------------------------
+
+
+def job(world: Seen) -> PodCliqueSet:
+    (found,) = world.objects(PODCLIQUESETS)
+    return found
+
+
+def phase(world: Seen) -> str:
+    return job(world).status.phase or ""
+
+
+def restarts(world: Seen) -> int:
+    return job(world).status.restart_count or 0
+
+
+def failure(world: Seen) -> str:
+    """The reason of the set's failure, or ""."""
+    told = find_condition(job(world).status.conditions, "Failed")
+    return told.reason if told is not None else ""
+
+
+def living(world: Scene, role: str = "") -> list[Pod]:
+    """Pods that are not leaving, of one role or of all, in the order of their indices."""
+    found = [
+        pod for pod in world.pods() if not pod.metadata.is_leaving and role in pod.metadata.labels[labels.PODCLIQUE]
+    ]
+    return sorted(found, key=lambda pod: (pod.metadata.labels[labels.PODCLIQUE], pod.metadata.labels[labels.POD_INDEX]))
+
+
+def running(world: Scene, role: str = "") -> list[Pod]:
+    return [pod for pod in living(world, role) if pod.is_ready]
+
+
+def uids(pods: list[Pod]) -> set[str]:
+    return {pod.metadata.uid for pod in pods}
+
+
+def is_clique(world: Seen, name: str, condition: str) -> bool:
+    return any(
+        is_condition_true(one.status.conditions, condition)
+        for one in world.objects(PODCLIQUES)
+        if one.metadata.name == name
+    )
+
+
+def runs(world: Scene, count: int, restart_count: int = 0) -> Callable[[], bool]:
+    """So many pods are ready, in the attempt after so many restarts, and the operator knows it.
+
+    What was never seen to be available is not missed: a pod that vanishes is then made again like one that never was.
+    """
+
+    def holds() -> bool:
+        is_known = all(one.status.was_available for one in world.objects(PODCLIQUES))
+        return is_known and len(running(world)) == count and restarts(world) == restart_count
+
+    return holds
+
+
+# --- doing something to it -------------------------------------------------------------------------------------------
+
+
+async def annotate(world: Scene, pod: Pod, annotations: Mapping[str, Any]) -> None:
+    patch = {"metadata": {"annotations": dict(annotations)}}
+    await world.client.patch(PODS, pod.metadata.namespace, pod.metadata.name, patch)
+
+
+async def end(world: Scene, pod: Pod, code: int = 1) -> None:
+    """A pod that runs ends now."""
+    await annotate(world, pod, {labels.SIM_EXIT_AFTER: "0s", labels.SIM_EXIT_CODE: str(code)})
+
+
+async def fail_one(world: World, role: str, count: int, restart_count: int = 0) -> None:
+    """When all runs, one pod of that role exits 1."""
+    await world.wait_until(runs(world, count, restart_count))
+    await end(world, running(world, role)[0])
+
+
+async def expect_success(world: World, restart_count: int = 0) -> None:
+    await world.wait_until(lambda: phase(world) == "Succeeded")
+    await world.settle()
+    assert phase(world) == "Succeeded"
+    assert failure(world) == ""
+    assert restarts(world) == restart_count
+    assert {pod.status.phase for pod in living(world)} <= {"Succeeded"}
+
+
+async def expect_failure(world: World, reason: str, restart_count: int = 0) -> None:
+    await world.wait_until(lambda: phase(world) == "Failed")
+    assert failure(world) == reason
+    assert world.pods() == ()
+    await world.settle()
+    assert world.pods() == ()
+    assert phase(world) == "Failed"
+    assert restarts(world) == restart_count
+
+
+# --- ends well -------------------------------------------------------------------------------------------------------
+
+
+async def all_exit_well_and_what_is_deleted_later_stays_deleted(world: World) -> None:
+    await world.apply(training(clique("a"), clique("b", 2, exits_after="90s")))
+    await expect_success(world)
+    assert len(living(world)) == 3
+    for pod in living(world):
+        await world.delete(PODS, pod.metadata.name)
+    await world.settle()
+    assert world.pods() == ()
+    assert phase(world) == "Succeeded"
+
+
+async def a_clique_that_finishes_early_is_no_breach(world: World) -> None:
+    await world.apply(training(clique("a"), clique("b", 2, exits_after="200s")))
+    await world.wait_until(lambda: is_clique(world, "job-0-a", "Succeeded"))
+    await world.clock.sleep(60)
+    assert not is_clique(world, "job-0-a", "MinAvailableBreached")
+    assert phase(world) == "Running"
+    assert len(running(world)) == 2
+    await expect_success(world)
+
+
+async def a_completed_pod_deleted_before_its_clique_is_done_is_not_run_again(world: World) -> None:
+    await world.apply(training(clique("a", 2, exits_after="300s")))
+    await world.wait_until(runs(world, 2))
+    first = running(world)[0]
+    await end(world, first, code=0)
+    await world.wait_until(lambda: any(one.status.succeeded_indices for one in world.objects(PODCLIQUES)))
+    await world.delete(PODS, first.metadata.name)
+    await world.clock.sleep(60)
+    assert len(living(world)) == 1
+    await expect_success(world)
+    assert len(living(world)) == 1
+
+
+async def a_pod_with_one_of_two_containers_done_is_no_breach(world: World) -> None:
+    await world.apply(training(clique("a", containers=2, exits_after="300s")))
+    await world.wait_until(runs(world, 1))
+    (pod,) = running(world)
+    # A simulated kubelet ends all containers together: the story tells it what it would have written.
+    await annotate(world, pod, {labels.SIM_READY_AFTER: FOR_EVER})
+    await world.clock.sleep(10)
+    await end_side_container(world, pod)
+    await world.clock.sleep(60)
+    assert running(world) == []
+    assert not is_clique(world, "job-0-a", "MinAvailableBreached")
+    assert phase(world) == "Running"
+    await expect_success(world)
+
+
+async def end_side_container(world: World, pod: Pod) -> None:
+    """The pod runs on, and is not ready any more."""
+    status = (await world.client.get(PODS.viewed_as(_Raw), "default", pod.metadata.name)).status
+    now = wire_time(world.clock.now())
+    side = next(one for one in status["containerStatuses"] if one["name"] == "side")
+    started_at = side["state"]["running"]["startedAt"]
+    side["state"] = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": started_at, "finishedAt": now}}
+    side["ready"] = False
+    for condition in status["conditions"]:
+        if condition["type"] in ("Ready", "ContainersReady"):
+            condition |= {"status": "False", "reason": "ContainersNotReady", "lastTransitionTime": now}
+    await world.client.patch(PODS, "default", pod.metadata.name, {"status": status}, subresource="status")
+
+
+# --- fails -----------------------------------------------------------------------------------------------------------
+
+
+async def a_failure_without_a_budget_ends_it(world: World) -> None:
+    await world.apply(
+        training(clique("a", exits_after=FOR_EVER, stops_after="7s"), clique("b", 2, exits_after="30s", code=3))
+    )
+    await expect_failure(world, "MaxRestartsExceeded")
+
+
+async def a_failure_before_it_was_ever_ready_counts(world: World) -> None:
+    await world.apply(
+        training(clique("a", exits_after=FOR_EVER), clique("b", 2, ready_after="100s", exits_after="10s", code=1))
+    )
+    await expect_failure(world, "MaxRestartsExceeded")
+    assert not any(one.status.was_available for one in world.objects(PODCLIQUES) if "-b" in one.metadata.name)
+
+
+async def it_fails_twice_and_then_succeeds(world: World) -> None:
+    await world.apply(training(clique("a"), clique("b", 2, exits_after="100s"), max_restarts=2))
+    await fail_one(world, "-b", 3)
+    await fail_one(world, "-a", 3, 1)
+    await expect_success(world, 2)
+    assert len(living(world)) == 3
+
+
+async def a_failure_too_many_ends_it(world: World) -> None:
+    await world.apply(
+        training(clique("a", exits_after=FOR_EVER), clique("b", exits_after="20s", code=1), max_restarts=2)
+    )
+    await expect_failure(world, "MaxRestartsExceeded", 2)
+
+
+async def two_replicas_share_one_budget(world: World) -> None:
+    await world.apply(training(clique("a", exits_after=FOR_EVER), max_restarts=2, replicas=2))
+    await world.wait_until(runs(world, 2))
+    first, second = running(world)
+    await end(world, first)
+    await world.wait_until(runs(world, 2, 1))
+    assert second.metadata.uid in uids(living(world))
+    await end(world, second)
+    await world.wait_until(runs(world, 2, 2))
+    assert {entry.count for entry in job(world).status.replica_restarts or ()} == {1}
+    await end(world, running(world)[0])
+    await expect_failure(world, "MaxRestartsExceeded", 2)
+
+
+async def two_that_fail_together_need_two_restarts(world: World) -> None:
+    await world.apply(training(clique("a", exits_after="20s", code=1), max_restarts=1, replicas=2))
+    await world.wait_until(lambda: phase(world) == "Failed")
+    await world.settle()
+    assert failure(world) == "MaxRestartsExceeded"
+
+
+# --- above the minimum -----------------------------------------------------------------------------------------------
+
+
+async def single_failures_above_the_minimum_replace_one_pod_each(world: World) -> None:
+    await world.apply(training(clique("a", 4, 3, exits_after="900s")))
+    await world.wait_until(runs(world, 4))
+    kept = uids(living(world)[1:])
+    for _ in range(3):
+        await world.wait_until(runs(world, 4))
+        await end(world, running(world)[0])
+        await world.wait_until(lambda: len(running(world)) == 3)
+    await world.wait_until(runs(world, 4))
+    assert uids(living(world)[1:]) == kept
+    assert restarts(world) == 0
+    await expect_success(world)
+
+
+async def two_failures_at_once_restart_the_replica(world: World) -> None:
+    await world.apply(training(clique("a", 4, 3, exits_after="900s"), max_restarts=1))
+    await world.wait_until(runs(world, 4))
+    await end(world, running(world)[0])
+    await world.wait_until(lambda: len(running(world)) == 3)
+    await world.wait_until(runs(world, 4))
+    before = uids(living(world))
+    first, second = running(world)[:2]
+    await end(world, first)
+    # It failed twice in a row, so that its replacement waits; meanwhile the next one fails.
+    await world.wait_until(lambda: len(running(world)) == 3)
+    await end(world, second)
+    await world.wait_until(runs(world, 4, 1))
+    assert not uids(living(world)) & before
+    await expect_success(world, 1)
+
+
+# --- what is lost ----------------------------------------------------------------------------------------------------
+
+
+async def a_pod_deleted_by_hand_restarts_the_replica_once(world: World) -> None:
+    await world.apply(training(clique("a", exits_after="300s"), clique("b", 2, exits_after="300s"), max_restarts=5))
+    await world.wait_until(runs(world, 3))
+    before = uids(living(world))
+    await world.delete(PODS, running(world, "-b")[0].metadata.name)
+    await world.wait_until(runs(world, 3, 1))
+    assert not uids(living(world)) & before
+    await expect_success(world, 1)
+
+
+async def an_evicted_pod_restarts_the_replica_once(world: World) -> None:
+    await world.apply(training(clique("a", exits_after="300s"), clique("b", 2, exits_after="300s"), max_restarts=5))
+    await world.wait_until(runs(world, 3))
+    before = uids(living(world))
+    await world.nodes.drain(running(world, "-a")[0].spec.node_name)
+    await world.wait_until(runs(world, 3, 1))
+    assert not uids(living(world)) & before
+    await expect_success(world, 1)
+
+
+async def a_lost_node_restarts_the_replica_once(world: World) -> None:
+    await world.apply(training(clique("a", exits_after="900s"), clique("b", 2, exits_after="900s"), max_restarts=5))
+    await world.wait_until(runs(world, 3))
+    before = uids(living(world))
+    await world.nodes.fail(running(world, "-b")[0].spec.node_name)
+    await world.wait_until(runs(world, 3, 1))
+    assert not uids(living(world)) & before
+    await world.wait_until(lambda: phase(world) == "Succeeded")
+    await world.settle()
+    assert restarts(world) == 1
+
+
+async def a_clique_deleted_by_hand_restarts_the_replica_once(world: World) -> None:
+    await world.apply(training(clique("a", exits_after="300s"), clique("b", 2, exits_after="300s"), max_restarts=5))
+    await world.wait_until(runs(world, 3))
+    before = uids(living(world))
+    await world.delete(PODCLIQUES, "job-0-b")
+    await world.wait_until(
+        lambda: restarts(world) == 1 and len(running(world)) == 3 and not uids(living(world)) & before
+    )
+    await expect_success(world, 1)
+
+
+# --- a delay that is asked for ---------------------------------------------------------------------------------------
+
+
+async def with_a_delay_a_lost_pod_is_replaced_and_heals(world: World) -> None:
+    await world.apply(training(clique("a", 2, exits_after="300s"), delay="30s"))
+    await world.wait_until(runs(world, 2))
+    kept = uids(running(world)[1:])
+    await end(world, running(world)[0])
+    await world.wait_until(lambda: is_clique(world, "job-0-a", "MinAvailableBreached"))
+    await world.wait_until(runs(world, 2))
+    await world.wait_until(lambda: not is_clique(world, "job-0-a", "MinAvailableBreached"))
+    await world.clock.sleep(60)
+    assert uids(running(world)[1:]) == kept
+    await expect_success(world)
+
+
+async def with_a_delay_that_does_not_heal_it_is_restarted_when_that_is_over(world: World) -> None:
+    await world.apply(training(clique("a", 2, exits_after="300s"), delay="30s", max_restarts=1))
+    await world.wait_until(runs(world, 2))
+    lost = running(world)[0]
+    await world.nodes.cordon(lost.spec.node_name)
+    await end(world, lost)
+    # There is no room for a replacement: one that waits heals nothing.
+    await world.clock.sleep(25)
+    assert is_clique(world, "job-0-a", "MinAvailableBreached")
+    assert restarts(world) == 0
+    await world.wait_until(lambda: restarts(world) == 1)
+    await world.nodes.uncordon(lost.spec.node_name)
+    await expect_success(world, 1)
+
+
+async def a_replacement_finds_its_place_although_what_ended_well_is_gone(world: World) -> None:
+    await world.apply(training(clique("a", exits_after="20s"), clique("b", 2, exits_after="300s"), delay="60s"))
+    await world.wait_until(lambda: is_clique(world, "job-0-a", "Succeeded"))
+    await world.delete(PODS, living(world, "-a")[0].metadata.name)
+    await end(world, running(world, "-b")[0])
+    await world.wait_until(lambda: is_clique(world, "job-0-b", "MinAvailableBreached"))
+    await world.wait_until(lambda: len(running(world, "-b")) == 2)
+    await expect_success(world)
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+async def a_broken_group_replica_restarts_all(world: World) -> None:
+    group: JsonObject = {"name": "g", "cliqueNames": ["b"], "replicas": 2, "minAvailable": 1}
+    manifest = training(
+        clique("a", exits_after="300s"), clique("b", exits_after="300s"), max_restarts=1, groups=(group,)
+    )
+    await world.apply(manifest)
+    await world.wait_until(runs(world, 3))
+    before = uids(living(world))
+    await end(world, running(world, "-g-1-b")[0])
+    await world.wait_until(runs(world, 3, 1))
+    assert not uids(living(world)) & before
+    await expect_success(world, 1)
+
+
+# --- the deadline ----------------------------------------------------------------------------------------------------
+
+
+async def the_deadline_passes_while_it_runs(world: World) -> None:
+    await world.apply(training(clique("a", exits_after=FOR_EVER), clique("b", exits_after="10s"), max_runtime="60s"))
+    await expect_failure(world, "MaxRuntimeExceeded")
+
+
+async def the_deadline_passes_while_it_restarts(world: World) -> None:
+    slow = clique("a", 2, exits_after=FOR_EVER, stops_after="25s")
+    await world.apply(training(slow, max_runtime="60s", max_restarts=3))
+    await world.wait_until(runs(world, 2))
+    await world.wait_until(lambda: job(world).status.start_time is not None)
+    start = job(world).status.start_time
+    await world.clock.sleep(45)
+    await end(world, running(world)[0])
+    await expect_failure(world, "MaxRuntimeExceeded", 1)
+    assert job(world).status.start_time == start
+
+
+async def the_deadline_passes_while_it_waits_for_room_again(world: World) -> None:
+    await world.apply(training(clique("a", 2, exits_after=FOR_EVER), max_runtime="60s", max_restarts=3))
+    await world.wait_until(runs(world, 2))
+    lost = running(world)[0]
+    await world.nodes.cordon(lost.spec.node_name)
+    await end(world, lost)
+    await world.wait_until(lambda: phase(world) == "Pending" and restarts(world) == 1)
+    await expect_failure(world, "MaxRuntimeExceeded", 1)
+
+
+TRAINING_STORIES = tuple(
+    # In which order the two are counted is chance: the words of the failure differ.
+    Story(tell.__name__, nodes, tell, has_one_end=tell is not two_that_fail_together_need_two_restarts)
+    for nodes, tell in (
+        (3, all_exit_well_and_what_is_deleted_later_stays_deleted),
+        (3, a_clique_that_finishes_early_is_no_breach),
+        (2, a_completed_pod_deleted_before_its_clique_is_done_is_not_run_again),
+        (1, a_pod_with_one_of_two_containers_done_is_no_breach),
+        (3, a_failure_without_a_budget_ends_it),
+        (3, a_failure_before_it_was_ever_ready_counts),
+        (3, it_fails_twice_and_then_succeeds),
+        (2, a_failure_too_many_ends_it),
+        (2, two_replicas_share_one_budget),
+        (2, two_that_fail_together_need_two_restarts),
+        (4, single_failures_above_the_minimum_replace_one_pod_each),
+        (4, two_failures_at_once_restart_the_replica),
+        (3, a_pod_deleted_by_hand_restarts_the_replica_once),
+        (4, an_evicted_pod_restarts_the_replica_once),
+        (5, a_lost_node_restarts_the_replica_once),
+        (3, a_clique_deleted_by_hand_restarts_the_replica_once),
+        (2, with_a_delay_a_lost_pod_is_replaced_and_heals),
+        (2, with_a_delay_that_does_not_heal_it_is_restarted_when_that_is_over),
+        (3, a_replacement_finds_its_place_although_what_ended_well_is_gone),
+        (3, a_broken_group_replica_restarts_all),
+        (2, the_deadline_passes_while_it_runs),
+        (2, the_deadline_passes_while_it_restarts),
+        (2, the_deadline_passes_while_it_waits_for_room_again),
+    )
+)
