@@ -75,3 +75,14 @@ def test_while_most_nodes_are_out_an_update_takes_nothing() -> None:
     run_to_rest(world)
     assert world.pcs is not None
     assert world.pcs.status.updated_replicas == 1
+
+
+def test_an_update_that_was_held_goes_on_when_the_hold_ends() -> None:
+    world = World(pcs(role("a", 3), replicas=1))
+    run_to_rest(world)
+    world.change("a", "v2")
+    decided = Plan()
+    for _ in range(4):
+        decided = plan(msgspec.structs.replace(world.snapshot(), hold_until=at(60)), world.now)
+        world.carry_out(decided)
+    assert decided.wake_at == at(60)

@@ -13,7 +13,7 @@ from grove.api.names import derived_letters
 from grove.api.podcliqueset import CliqueTemplate, SetTemplate
 
 _LENGTH = 12
-# What admission fills in (`defaulting.py`), now or in a later version: a template that leaves it out makes the same pods.
+# What admission fills in (`defaulting.py`), now or later: a template that leaves it out makes the same pods.
 _POD_DEFAULTS = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30}
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -52,11 +52,7 @@ def _without_filled_in(value: Any) -> Any:
     if isinstance(value, dict):
         is_filled_in = "containerPort" in value and value.get("protocol") == "TCP"
         # Go clients write an empty `resources` where a user wrote none.
-        kept = {
-            key: _without_filled_in(item)
-            for key, item in value.items()
-            if not (key == "resources" and item == {})
-        }
+        kept = {key: _without_filled_in(item) for key, item in value.items() if not (key == "resources" and item == {})}
         if is_filled_in:
             del kept["protocol"]
         return kept

@@ -143,7 +143,7 @@ def plan_replica(
     roll = roll_replica(context, replica, blueprint, recreations, role, now)
     if hold_until is not None and now < hold_until:
         # With most nodes out, what is not ready is more likely out of reach than of no use.
-        roll = held(roll)
+        roll = held(roll, hold_until)
     fresh = freshness(context, replica, blueprint, now)
     states = gang_states(replica, blueprint, recreations, removals.busy_gangs, now, gangs_ahead_count)
     is_turn_done = role.is_turn and roll.is_done and not fresh.is_outdated

@@ -14,7 +14,7 @@ from grove.planner.recreation import Recreations, Unit
 from grove.planner.rollout.clique_level import CliqueRoll, gone_at, has_old_pods, lingering_pods, roll_clique
 from grove.planner.rollout.group_level import GroupRoll, UnitView, is_old, roll_group
 from grove.planner.rollout.waits import Wait, longest
-from grove.planner.snapshot import SetContext
+from grove.planner.snapshot import UNTIL_TOLD, SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
 
@@ -100,10 +100,12 @@ def roll_replica(
     )
 
 
-def held(roll: ReplicaRoll) -> ReplicaRoll:
-    """The same update without its acts."""
+def held(roll: ReplicaRoll, hold_until: datetime) -> ReplicaRoll:
+    """The same update without its acts, until then."""
     idle = {n: msgspec.structs.replace(one, deletes=(), needs_look=False) for n, one in roll.cliques.items()}
-    return msgspec.structs.replace(roll, cliques=idle, takes=(), looks=())
+    is_waiting = bool(roll.takes or roll.looks) and hold_until < UNTIL_TOLD
+    wake_at = earliest(roll.wake_at, hold_until if is_waiting else None)
+    return msgspec.structs.replace(roll, cliques=idle, takes=(), looks=(), wake_at=wake_at)
 
 
 def _is_complete(
