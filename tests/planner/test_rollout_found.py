@@ -67,7 +67,7 @@ def test_while_most_nodes_are_out_an_update_takes_nothing() -> None:
     world = World(pcs(role("a", 3), replicas=1))
     run_to_rest(world)
     world.change("a", "v2")
-    for _ in range(4):
+    for _ in range(6):
         seen = msgspec.structs.replace(world.snapshot(), hold_until=at(60))
         decided = plan(seen, world.now)
         assert [one for one in actions(decided) if isinstance(one, Delete | DeleteMany)] == []
@@ -82,7 +82,7 @@ def test_an_update_that_was_held_goes_on_when_the_hold_ends() -> None:
     run_to_rest(world)
     world.change("a", "v2")
     decided = Plan()
-    for _ in range(4):
+    for _ in range(6):
         decided = plan(msgspec.structs.replace(world.snapshot(), hold_until=at(60)), world.now)
         world.carry_out(decided)
     assert decided.wake_at == at(60)
