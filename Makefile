@@ -20,7 +20,7 @@ up: $(STAMP)
 	$(BIN)/grove up examples/quickstart.yaml
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses auto -m 'not kubectl and not kube'
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m 'not kubectl and not kube'
 
 # Random interleavings, many more than `make test` runs; stops at the first that fails.
 storm: $(STAMP)
