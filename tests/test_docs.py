@@ -19,7 +19,7 @@ from grove.api.meta import JsonObject
 from grove.api.reasons import ConditionType, Documented, EventReason, FindingReason, Reason
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
 from grove.cluster.kubelet.life import SIM_STOPS_AFTER
-from grove.planner.status import ERROR_CODES
+from grove.planner.set_status import ERROR_CODES
 from tests.markdown import PAGES, ROOT, code, fences, links, page_name, tables
 from tests.reference import conditions_page, placed_words
 

@@ -16,18 +16,9 @@ from grove.api.scalinggroup import ScalingGroupStatus
 from grove.planner.actions import Emit, Severity, StatusWrite, Urgency, subject_of
 from grove.planner.availability import Verdict
 from grove.planner.refusals import Refusal
-from grove.planner.status import (
-    LISTED_ERRORS,
-    LISTED_GANGS,
-    SetFacts,
-    clique_status,
-    gang_health,
-    gang_status,
-    group_status,
-    set_status,
-    with_condition,
-    without_condition,
-)
+from grove.planner.set_status import LISTED_ERRORS, LISTED_GANGS, SetFacts, set_status
+from grove.planner.status import clique_status, gang_health, gang_status, group_status
+from grove.planner.status_writes import with_condition, without_condition
 from grove.planner.views import CliqueView
 from tests.dsl import (
     NOW,

@@ -12,8 +12,8 @@ from grove.planner.deletion import plan_deletion, plan_finalizer
 from grove.planner.memo import Memo
 from grove.planner.replica import ReplicaPlan
 from grove.planner.rollout.revisions import plan_revisions
+from grove.planner.set_status import LISTED_GANGS, SetFacts, set_status
 from grove.planner.snapshot import Snapshot
-from grove.planner.status import LISTED_GANGS, SetFacts, set_status
 from grove.planner.strays import plan_strays
 from grove.planner.training import Course, is_finished, judge
 from grove.planner.training_end import plan_failing

@@ -161,27 +161,24 @@ def plan_replica(
     )
     gates_rank = Rank.FIRST if patience_ends_at is not None and patience_ends_at <= now else Rank.GATES
     intents = restart or terminations.intents or plan_update_intents(context, replica, blueprint, roll)
-    return ReplicaPlan(
+    if intents:
         # Recorded alone: what is about to go is not repaired any more.
-        chains=chain(f"{base_name}/intent", replica.index, intents, rank=Rank.FIRST)
-        if intents
+        chains = chain(f"{base_name}/intent", replica.index, intents, rank=Rank.FIRST)
+    elif due or terminations.is_restart_held:
         # What is to be restarted waits until that is counted.
-        else ()
-        if due or terminations.is_restart_held
-        else (
+        chains = ()
+    else:
+        chains = (
             *chain(f"{base_name}/update", replica.index, plan_update_deletes(replica, roll), rank=Rank.FIRST),
-            *chain(
-                f"{base_name}/recreation",
-                replica.index,
-                *deletes,
-                rank=Rank.FIRST,
-            ),
+            *chain(f"{base_name}/recreation", replica.index, *deletes, rank=Rank.FIRST),
             *chain(f"{base_name}/gates", replica.index, gates, rank=gates_rank),
             *removals.chains,
             # A counted restart comes as soon as there is a gang to record it on: until then no pod is replaced.
             *chain(base_name, replica.index, *(_without_pods(builds) if is_counted else builds)),
             *chain(f"{base_name}/done", replica.index, _closing(context, replica, blueprint, recreations, builds)),
-        ),
+        )
+    return ReplicaPlan(
+        chains=chains,
         statuses=_plan_statuses(context, replica, blueprint, states, roll, now),
         looks=(*terminations.looks, *roll.looks, *(look for state in states for look in fresh_looks(context, state))),
         findings=(

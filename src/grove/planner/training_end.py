@@ -11,8 +11,8 @@ from grove.api.podcliqueset import SetPhase
 from grove.api.resources import PODS
 from grove.planner.actions import DeleteMany, Plan, Rank, chain, earliest
 from grove.planner.rollout.clique_level import gone_at
+from grove.planner.set_status import course_write
 from grove.planner.snapshot import Snapshot
-from grove.planner.status import course_write
 from grove.planner.training import failure_of, is_finished
 
 

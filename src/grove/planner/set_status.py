@@ -1,0 +1,193 @@
+"""The status of a set, from what its replicas add up to."""
+
+from datetime import datetime
+
+import msgspec
+
+from grove.api import labels
+from grove.api.meta import (
+    Condition,
+    LastError,
+    find_condition,
+)
+from grove.api.podcliqueset import (
+    GangStatus,
+    PodCliqueSet,
+    PodCliqueSetStatus,
+    SetPhase,
+    SetRollingUpdateProgress,
+)
+from grove.api.reasons import ConditionType, Reason
+from grove.api.resources import PODCLIQUESETS
+from grove.api.times import ceil_second
+from grove.planner.actions import Failure, StatusWrite, Urgency
+from grove.planner.rollout.set_level import RollFacts, roll_set, set_update_progress
+from grove.planner.snapshot import SetContext, Snapshot
+from grove.planner.status_writes import urgency_of, with_condition, without_condition, write_status, yes
+from grove.planner.training import Course, announcements
+
+LISTED_GANGS = 100
+LISTED_ERRORS = 20
+
+
+class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the replicas of a set add up to."""
+
+    available_replicas: int
+    updated_replicas: int
+    waiting_gangs: tuple[GangStatus, ...]
+    failures: tuple[Failure, ...]
+    # Teardowns that are due and held.
+    held_count: int = 0
+    # How its update stands; None: nobody looked, so what was known last stays.
+    roll: RollFacts | None = None
+    # How the run of a training set stands.
+    course: Course | None = None
+    # The templates that it asks for now are stored: only then was its spec taken in.
+    is_stored: bool = True
+    newest_hash: str = ""
+    is_on_delete: bool = False
+
+
+def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrite | None:
+    pcs, context = snapshot.pcs, snapshot.context
+    old = pcs.status
+    conditions = _with_unbuilt(context, old.conditions, now)
+    conditions = _with_failures(context, conditions, facts.failures, now)
+    conditions = _with_held(conditions, facts.held_count, now)
+    progress, counts = old.rolling_update_progress, old.update_progress
+    if facts.roll is not None:
+        progress = roll_set(pcs, facts.newest_hash, facts.roll, is_on_delete=facts.is_on_delete, now=now)
+        counts = set_update_progress(progress, facts.roll)
+        conditions = _with_stall(conditions, progress, facts.roll, now)
+    status = msgspec.structs.replace(
+        old,
+        rolling_update_progress=progress,
+        update_progress=counts,
+        observed_generation=pcs.metadata.generation if facts.is_stored else old.observed_generation,
+        conditions=conditions,
+        last_errors=_last_errors(context, facts.failures, old.last_errors, now),
+        replicas=pcs.spec.replicas,
+        updated_replicas=facts.updated_replicas,
+        available_replicas=facts.available_replicas,
+        hpa_pod_selector=labels.selector(labels.default_labels(context.name)),
+        pod_gang_statuses=facts.waiting_gangs[:LISTED_GANGS],
+        current_generation_hash=facts.newest_hash or old.current_generation_hash,
+        phase=_phase(snapshot, facts),
+    )
+    if facts.course is not None:
+        status = _with_course(status, facts.course, now)
+    is_news = status.available_replicas == status.replicas
+    # Whose turn it is, and what the turn aims at, is known before anything is done about it.
+    is_fact = _turn(old) != _turn(status) or _course(old) != _course(status)
+    write = write_status(PODCLIQUESETS, pcs.metadata, old, status, urgency_of(is_fact=is_fact, is_news=is_news))
+    if write is None or facts.course is None:
+        return write
+    told = announcements(pcs, context, facts.course)
+    return msgspec.structs.replace(write, on_success=(*write.on_success, *told))
+
+
+def _phase(snapshot: Snapshot, facts: SetFacts) -> str:
+    known = snapshot.pcs.status.phase
+    if snapshot.context.is_training and known is not None:
+        # Where nobody judged its run, what was said of it stays said: a set that ended must not begin again.
+        return known
+    return SetPhase.RUNNING if facts.available_replicas else SetPhase.PENDING
+
+
+def course_write(pcs: PodCliqueSet, status: PodCliqueSetStatus) -> tuple[StatusWrite, ...]:
+    """The status of a set that is over, if it is not written yet."""
+    write = write_status(PODCLIQUESETS, pcs.metadata, pcs.status, status, Urgency.FACT)
+    return (write,) if write else ()
+
+
+def _with_course(status: PodCliqueSetStatus, course: Course, now: datetime) -> PodCliqueSetStatus:
+    conditions = status.conditions
+    if course.failed is not None:
+        conditions = with_condition(conditions, ConditionType.FAILED, yes(course.failed, course.message), now)
+    return msgspec.structs.replace(
+        status,
+        conditions=conditions,
+        phase=course.phase,
+        start_time=course.start_time,
+        restart_count=course.restart_count,
+        replica_restarts=course.replica_restarts or status.replica_restarts,
+    )
+
+
+def _course(status: PodCliqueSetStatus) -> object:
+    """What the course of a training set rests on."""
+    is_failed = find_condition(status.conditions, ConditionType.FAILED) is not None
+    is_finished = status.phase in (SetPhase.SUCCEEDED, SetPhase.FAILED)
+    return status.start_time, status.restart_count, is_failed, is_finished and status.phase
+
+
+def _turn(status: PodCliqueSetStatus) -> object:
+    progress = status.rolling_update_progress
+    if progress is None:
+        return None
+    return progress.update_started_at, progress.update_ended_at, progress.currently_updating
+
+
+def _with_stall(
+    conditions: tuple[Condition, ...], progress: SetRollingUpdateProgress | None, facts: RollFacts, now: datetime
+) -> tuple[Condition, ...]:
+    wait = facts.wait
+    if progress is None or progress.update_ended_at is not None or wait is None or not wait.is_stalled(now):
+        return without_condition(conditions, ConditionType.UPDATE_STALLED)
+    turn = progress.currently_updating
+    where = f"replica {turn.replica_index}: " if turn is not None else ""
+    return with_condition(conditions, ConditionType.UPDATE_STALLED, yes(wait.reason, f"{where}{wait.message}"), now)
+
+
+def _with_held(conditions: tuple[Condition, ...], held_count: int, now: datetime) -> tuple[Condition, ...]:
+    if not held_count:
+        return without_condition(conditions, ConditionType.TEARDOWN_HELD)
+    subject = "1 teardown is" if held_count == 1 else f"{held_count} teardowns are"
+    message = f"{subject} due, and held until most nodes are ready again"
+    return with_condition(conditions, ConditionType.TEARDOWN_HELD, yes(Reason.MASS_OUTAGE, message), now)
+
+
+def _with_unbuilt(context: SetContext, conditions: tuple[Condition, ...], now: datetime) -> tuple[Condition, ...]:
+    if not context.unbuilt:
+        return without_condition(conditions, ConditionType.FIELDS_NOT_CARRIED_OUT)
+    message = "; ".join(f"{field.path}: {field.detail}" for field in context.unbuilt)
+    verdict = yes(Reason.NOT_CARRIED_OUT_YET, message)
+    return with_condition(conditions, ConditionType.FIELDS_NOT_CARRIED_OUT, verdict, now)
+
+
+def _with_failures(
+    context: SetContext, conditions: tuple[Condition, ...], failures: tuple[Failure, ...], now: datetime
+) -> tuple[Condition, ...]:
+    if context.errors:
+        verdict = yes(Reason.INVALID_SPEC, "; ".join(str(error) for error in context.errors))
+    elif failures:
+        oldest = min(failures, key=lambda failure: (failure.first_at, failure.key))
+        reason = Reason.NAME_TAKEN if oldest.code == Reason.NAME_TAKEN else Reason.CREATE_REFUSED
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        verdict = yes(reason, f"{oldest.key}: {oldest.message}{more}")
+    else:
+        return without_condition(conditions, ConditionType.CANNOT_BE_CARRIED_OUT)
+    return with_condition(conditions, ConditionType.CANNOT_BE_CARRIED_OUT, verdict, now)
+
+
+ERROR_CODES = {
+    "pods": "ERR_CREATE_POD",
+    "podcliques": "ERR_CREATE_OR_UPDATE_PODCLIQUE",
+    "podcliquescalinggroups": "ERR_CREATE_PODCLIQUESCALINGGROUP",
+    "podgangs": "ERR_CREATE_PODGANG",
+    "services": "ERR_SYNC_PODCLIQUESET_SERVICE",
+    "controllerrevisions": "ERR_CREATE_CONTROLLERREVISION",
+}
+
+
+def _last_errors(
+    context: SetContext, failures: tuple[Failure, ...], old: tuple[LastError, ...], now: datetime
+) -> tuple[LastError, ...]:
+    known = {(error.code, error.description): error for error in old}
+    found = [("ERR_INVALID_SPEC", str(error)) for error in context.errors]
+    found += [(ERROR_CODES[failure.key.partition("/")[0]], f"{failure.key}: {failure.message}") for failure in failures]
+    return tuple(
+        known.get(error) or LastError(code=error[0], description=error[1], observed_at=ceil_second(now))
+        for error in found[:LISTED_ERRORS]
+    )
