@@ -8,7 +8,6 @@ from grove.api.meta import JsonObject, ObjectMeta
 from grove.api.podcliqueset import SetTemplate
 from grove.api.revision import (
     RevisionTemplate,
-    changed_cliques,
     draw_revision,
     makes_same_pods,
     put_back,
@@ -154,10 +153,3 @@ def test_what_was_put_back_makes_the_pods_of_before() -> None:
     revision = drawn(decoded(before).spec.template)
     again = {**after, "spec": {**after["spec"], "template": put_back(after["spec"]["template"], revision)}}
     assert makes_same_pods(decoded(again).spec.template, revision)
-
-
-def test_which_cliques_changed_between_two_revisions() -> None:
-    old = drawn(template_of(clique("a"), clique("b"), clique("gone")))
-    new = drawn(template_of(clique("c"), clique("b", pod=image("v2")), clique("a")))
-    assert changed_cliques(old, new) == ("c", "b")
-    assert changed_cliques(old, old) == ()

@@ -135,9 +135,3 @@ def makes_same_pods(template: SetTemplate, revision: RevisionTemplate) -> bool:
 
 def _canonical(template: SetTemplate) -> dict[str, bytes]:
     return {clique.name: canonical_template(clique, template.priority_class_name) for clique in template.cliques}
-
-
-def changed_cliques(old: RevisionTemplate, new: RevisionTemplate) -> tuple[str, ...]:
-    """Cliques of `new` that `old` does not have, or has with other pods, in the order of `new`."""
-    before = old.hashes
-    return tuple(clique.name for clique in new.cliques if before.get(clique.name) != clique.template_hash)

@@ -5,7 +5,6 @@ from datetime import datetime
 
 import msgspec
 
-from grove.api import labels
 from grove.api.podgang import PodGang
 from grove.api.reasons import FindingReason
 from grove.planner.actions import (
@@ -17,10 +16,10 @@ from grove.planner.actions import (
 from grove.planner.blueprint import GangBlueprint, ReplicaBlueprint
 from grove.planner.gangs import referenced_names
 from grove.planner.gates import GateVerdict, base_placement, gang_gate
+from grove.planner.looks import look_at
 from grove.planner.pods import CliquePods, plan_pods
 from grove.planner.recreation import Recreations
 from grove.planner.refusals import Refusal, gang_refusal, pods_failure_key
-from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
 
@@ -135,14 +134,8 @@ def _parts_of(state: GangState) -> list[tuple[tuple[CliqueView, ...], int]]:
     ]
 
 
-def fresh_looks(context: SetContext, state: GangState) -> Iterable[FreshLook]:
-    for name, pods in state.pods.items():
-        if pods.needs_look:
-            yield FreshLook(
-                namespace=context.namespace,
-                selector=labels.selector({labels.PODCLIQUE: name}),
-                owner_uids=(state.cliques[name].uid,),
-            )
+def fresh_looks(state: GangState) -> Iterable[FreshLook]:
+    return (look_at(state.cliques[name]) for name, pods in state.pods.items() if pods.needs_look)
 
 
 def wake_of(state: GangState, now: datetime) -> datetime | None:

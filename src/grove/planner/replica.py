@@ -180,7 +180,7 @@ def plan_replica(
     return ReplicaPlan(
         chains=chains,
         statuses=_plan_statuses(context, replica, blueprint, states, roll, now),
-        looks=(*terminations.looks, *roll.looks, *(look for state in states for look in fresh_looks(context, state))),
+        looks=(*terminations.looks, *roll.looks, *(look for state in states for look in fresh_looks(state))),
         findings=(
             *terminations.findings,
             *(update_findings(context, replica, wait, now) if role.is_turn and not is_turn_done else ()),

@@ -18,6 +18,7 @@ from grove.api.reasons import ConditionType, EventReason, FindingReason
 from grove.planner.actions import Emit, Finding, FreshLook, Patch, Severity, earliest
 from grove.planner.availability import clique_breach, group_verdict, is_group_updating
 from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint
+from grove.planner.looks import look_at
 from grove.planner.recreation import REPLICA, Recreations, Unit, is_recorded_on, live_scale, plan_intent
 from grove.planner.snapshot import UNTIL_TOLD, SetContext
 from grove.planner.views import CliqueView, ReplicaView
@@ -82,7 +83,8 @@ def plan_terminations(
     return Terminations(
         intents=() if context.is_training else tuple(_intents(context, replica, blueprint, due)),
         restart=due[0].why if context.is_training and due else "",
-        looks=tuple(look for breach in due for look in _looks(context, breach)),
+        # A watch can be cut while others live: whoever is to be ended is looked at once more.
+        looks=tuple(look_at(view) for breach in due for view in breach.evidence),
         findings=tuple(_finding(breach, now, is_held=False) for breach in running),
         wake_at=earliest(*(breach.at for breach in running if breach.at > now)),
     )
@@ -249,16 +251,6 @@ def _intents(context: SetContext, replica: ReplicaView, blueprint: ReplicaBluepr
             seen=[view.incarnation for view in replica.cliques.values()],
             reason=f"below the minimum for longer than the termination delay ({reason})",
             announcement=_announcement(context, replica, ours),
-        )
-
-
-def _looks(context: SetContext, breach: Due) -> Iterator[FreshLook]:
-    """A watch can be cut while others live: whoever is to be ended is looked at once more."""
-    for view in breach.evidence:
-        yield FreshLook(
-            namespace=context.namespace,
-            selector=labels.selector({labels.PODCLIQUE: view.name}),
-            owner_uids=(view.uid,),
         )
 
 

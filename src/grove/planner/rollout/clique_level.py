@@ -16,7 +16,7 @@ from grove.api.podclique import CliqueRollingUpdateProgress, PodsSelectedToUpdat
 from grove.api.times import ceil_second
 from grove.planner.actions import earliest
 from grove.planner.pods import PodToDelete
-from grove.planner.rollout.progress import end_at_once
+from grove.planner.rollout.progress import Phase, end_at_once, phase_of
 from grove.planner.rollout.waits import Wait, wait_for_minimum, wait_for_new_pods
 from grove.planner.views import CliqueView, template_hash_of
 
@@ -45,22 +45,18 @@ def roll_clique(
 ) -> CliqueRoll:
     """`target` is the template hash that its replica is to run; `is_aimed`: the stored progress is about that."""
     stored = view.clique.status.rolling_update_progress
-    is_open = stored is not None and stored.update_ended_at is None
     old = old_pods(view, target)
     lingering = lingering_pods(view, target, now)
     is_outdated = view.template_hash != target or bool(old or lingering)
     wake_at = earliest(*(gone_at(pod) for pod in lingering))
-    if stored is None or not is_open:
-        if must_stop and is_outdated:
-            instant = end_at_once(stored.update_ended_at if stored else None, now)
-            at_once = CliqueRollingUpdateProgress(update_started_at=instant, update_ended_at=instant)
-            return CliqueRoll(progress=stored if is_aimed else at_once, may_patch=True, is_done=False)
-        if is_outdated and may_start:
-            return CliqueRoll(progress=CliqueRollingUpdateProgress(update_started_at=ceil_second(now)), is_done=False)
-        return CliqueRoll(progress=stored, is_done=not is_outdated)
-    if must_stop:
+    phase = phase_of(stored, is_outdated=is_outdated, is_aimed=is_aimed, may_start=may_start, must_stop=must_stop)
+    if stored is None or phase in (Phase.REST, Phase.TELL, Phase.START):
+        return CliqueRoll(
+            progress=_begun(stored, phase, now), may_patch=must_stop and is_outdated, is_done=not is_outdated
+        )
+    if phase is Phase.STOP:
         return CliqueRoll(progress=_ended(stored, now), may_patch=True, is_done=not is_outdated)
-    if not is_aimed:
+    if phase is Phase.AIM:
         again = CliqueRollingUpdateProgress(
             update_started_at=ceil_second(now),
             ready_pods_selected_to_update=_still_owed(view, target, stored.ready_pods_selected_to_update),
@@ -73,6 +69,17 @@ def roll_clique(
         return roll
     # Its turn went to another replica before it was done: it waits for the next one.
     return CliqueRoll(progress=stored, may_patch=True, is_done=False, wake_at=wake_at)
+
+
+def _begun(
+    stored: CliqueRollingUpdateProgress | None, phase: Phase, now: datetime
+) -> CliqueRollingUpdateProgress | None:
+    if phase is Phase.START:
+        return CliqueRollingUpdateProgress(update_started_at=ceil_second(now))
+    if phase is Phase.TELL:
+        instant = end_at_once(stored.update_ended_at if stored else None, now)
+        return CliqueRollingUpdateProgress(update_started_at=instant, update_ended_at=instant)
+    return stored
 
 
 def has_old_pods(view: CliqueView, target: str | None) -> bool:

@@ -17,7 +17,7 @@ from grove.api.times import ceil_second
 from grove.planner.actions import earliest
 from grove.planner.availability import is_available, is_scheduled
 from grove.planner.rollout.clique_level import gone_at, has_old_pods, lingering_pods
-from grove.planner.rollout.progress import end_at_once
+from grove.planner.rollout.progress import Phase, end_at_once, phase_of
 from grove.planner.rollout.waits import Wait, wait_for_new_pods
 from grove.planner.views import CliqueView
 
@@ -98,20 +98,14 @@ def roll_group(
     now: datetime,
 ) -> GroupRoll:
     stored = group.status.rolling_update_progress
-    is_open = stored is not None and stored.update_ended_at is None
     lingering = [pod for unit in units for pod in _lingering(unit, now)]
     is_outdated = any(unit.is_outdated or unit.has_old_leftovers for unit in units) or bool(lingering)
-    if stored is None or not is_open:
-        if must_stop and is_outdated:
-            instant = end_at_once(stored.update_ended_at if stored else None, now)
-            at_once = GroupRollingUpdateProgress(update_started_at=instant, update_ended_at=instant)
-            return GroupRoll(progress=stored if is_aimed else at_once, is_done=False)
-        if is_outdated and may_start:
-            return GroupRoll(progress=GroupRollingUpdateProgress(update_started_at=ceil_second(now)), is_done=False)
-        return GroupRoll(progress=stored, is_done=not is_outdated)
-    if must_stop:
+    phase = phase_of(stored, is_outdated=is_outdated, is_aimed=is_aimed, may_start=may_start, must_stop=must_stop)
+    if stored is None or phase in (Phase.REST, Phase.TELL, Phase.START):
+        return GroupRoll(progress=_begun(stored, phase, now), is_done=not is_outdated)
+    if phase is Phase.STOP:
         return GroupRoll(progress=_ended(stored, now), is_done=not is_outdated)
-    if not is_aimed:
+    if phase is Phase.AIM:
         again = GroupRollingUpdateProgress(
             update_started_at=ceil_second(now),
             ready_replica_indices_selected_to_update=_still_owed(
@@ -124,6 +118,15 @@ def roll_group(
         # Its turn went to another replica before it was done: it waits for the next one.
         roll = GroupRoll(progress=stored, is_done=False)
     return msgspec.structs.replace(roll, wake_at=earliest(*map(gone_at, lingering)))
+
+
+def _begun(stored: GroupRollingUpdateProgress | None, phase: Phase, now: datetime) -> GroupRollingUpdateProgress | None:
+    if phase is Phase.START:
+        return GroupRollingUpdateProgress(update_started_at=ceil_second(now))
+    if phase is Phase.TELL:
+        instant = end_at_once(stored.update_ended_at if stored else None, now)
+        return GroupRollingUpdateProgress(update_started_at=instant, update_ended_at=instant)
+    return stored
 
 
 def _next_step(

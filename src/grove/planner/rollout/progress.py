@@ -4,11 +4,46 @@ It also says which revision the stored progress aims at.
 """
 
 from datetime import datetime, timedelta
+from enum import Enum, auto
 
 from grove.api.podclique import CliqueRollingUpdateProgress, CliqueUpdateProgress
 from grove.api.scalinggroup import GroupRollingUpdateProgress, GroupUpdateProgress
 from grove.api.times import ceil_second
 from grove.planner.snapshot import SetContext
+
+
+class Phase(Enum):
+    """What the update of a clique or group is about to do, before any unit is looked at."""
+
+    # Not its turn, or nothing to do: what is stored stays.
+    REST = auto()
+    # OnDelete: what changed is told, and that nothing follows from it.
+    TELL = auto()
+    # OnDelete in the middle of an update: it ends where it is.
+    STOP = auto()
+    START = auto()
+    # What it aims at is not what is asked for any more.
+    AIM = auto()
+    STEP = auto()
+
+
+def phase_of(
+    stored: CliqueRollingUpdateProgress | GroupRollingUpdateProgress | None,
+    *,
+    is_outdated: bool,
+    is_aimed: bool,
+    may_start: bool,
+    must_stop: bool,
+) -> Phase:
+    if stored is None or stored.update_ended_at is not None:
+        if not is_outdated or not (must_stop or may_start):
+            return Phase.REST
+        if must_stop:
+            return Phase.REST if is_aimed else Phase.TELL
+        return Phase.START
+    if must_stop:
+        return Phase.STOP
+    return Phase.STEP if is_aimed else Phase.AIM
 
 
 def end_at_once(before: datetime | None, now: datetime) -> datetime:

@@ -10,6 +10,7 @@ from grove.api import labels
 from grove.planner.actions import FreshLook, earliest
 from grove.planner.availability import clique_breach
 from grove.planner.blueprint import CliqueBlueprint, GroupBlueprint, ReplicaBlueprint
+from grove.planner.looks import look_at
 from grove.planner.recreation import Recreations, Unit
 from grove.planner.rollout.clique_level import CliqueRoll, gone_at, has_old_pods, lingering_pods, roll_clique
 from grove.planner.rollout.group_level import GroupRoll, UnitView, is_old, roll_group
@@ -76,7 +77,7 @@ def roll_replica(
     }
     groups: dict[str, GroupRoll] = {}
     takes: list[Unit] = []
-    looks = [_look_at_clique(context, replica.cliques[n]) for n, roll in cliques.items() if roll.needs_look]
+    looks = [look_at(replica.cliques[n]) for n, roll in cliques.items() if roll.needs_look]
     for group in blueprint.groups:
         roll = _roll_group(context, replica, blueprint, group, recreations, role, now)
         if roll is None:
@@ -199,14 +200,6 @@ def _units(
             ),
             is_same_aim=all(aimed_at.get(c.template.name) == target for _, target, c in views),
         )
-
-
-def _look_at_clique(context: SetContext, view: CliqueView) -> FreshLook:
-    return FreshLook(
-        namespace=context.namespace,
-        selector=labels.selector({labels.PODCLIQUE: view.name}),
-        owner_uids=(view.uid,),
-    )
 
 
 def _look_at_group(context: SetContext, replica: ReplicaView, group: GroupBlueprint) -> Iterable[FreshLook]:

@@ -46,9 +46,6 @@ class RollFacts(msgspec.Struct, frozen=True, kw_only=True):
     group_count: int = 0
 
 
-NO_ROLL = RollFacts()
-
-
 def turn_of(pcs: PodCliqueSet) -> int | None:
     """The index of the replica whose turn it is, as it is stored."""
     progress = pcs.status.rolling_update_progress
