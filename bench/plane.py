@@ -27,7 +27,7 @@ from grove.kube.http import HttpTransport
 from grove.kube.transport import MERGE_PATCH, Request
 from grove.kube.watch import Reflector
 from tests.kube.controlplane.nodes import running_nodes
-from tests.kube.controlplane.plane import Plane, running_plane
+from tests.kube.controlplane.plane import NO_GANGS, Gangs, Plane, running_plane
 
 LONGEST_SECONDS = 300.0
 CRDS = Path(__file__).parent.parent / "src/grove/api/crd_yaml"
@@ -36,9 +36,12 @@ OPERATOR = "system:serviceaccount:default:bench"
 
 
 @contextmanager
-def measured_plane(nodes: int) -> Iterator[tuple[Plane, Path]]:
+def measured_plane(nodes: int, gangs: Gangs = NO_GANGS) -> Iterator[tuple[Plane, Path]]:
     """A control plane with our kinds and simulated nodes, and the kubeconfig of the operator's account."""
-    with tempfile.TemporaryDirectory(prefix="grove-bench-") as folder, running_plane(Path(folder)) as plane:
+    with (
+        tempfile.TemporaryDirectory(prefix="grove-bench-") as folder,
+        running_plane(Path(folder), gangs=gangs) as plane,
+    ):
         plane.kubectl("apply", "--server-side", "-f", str(CRDS))
         plane.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=30s")
         kubeconfig = _account(plane)
@@ -57,6 +60,7 @@ class Seen:
         self.client = Client(transport, clock)
         self.pods: Store[Pod] = Store()
         self.sets: Store[PodCliqueSet] = Store()
+        self.bound_count = 0
         self.ready_count = 0
         self._transport = transport
         self._changed = asyncio.Event()
@@ -68,6 +72,7 @@ class Seen:
         )
 
     def _count(self, old: Pod | None, new: Pod | None) -> None:
+        self.bound_count += bool(new and new.spec.node_name) - bool(old and old.spec.node_name)
         self.ready_count += (new is not None and new.is_ready) - (old is not None and old.is_ready)
         self._changed.set()
 
@@ -111,6 +116,7 @@ class _Entry(msgspec.Struct, rename="camel"):
 
     verb: str
     user: dict[str, object]
+    user_agent: str = ""
     object_ref: dict[str, str] = {}
 
 
@@ -125,13 +131,18 @@ class Audit:
         self._offset = self._path.stat().st_size
 
     def counts(self) -> Counter[str]:
+        return Counter(_kind_of(entry) for entry in self._entries() if entry.user.get("username") == OPERATOR)
+
+    def counts_of_scheduler(self) -> Counter[str]:
+        return Counter(_kind_of(entry) for entry in self._entries() if entry.user_agent.startswith("kube-scheduler/"))
+
+    def _entries(self) -> list[_Entry]:
         # The server writes its log about a second late.
         time.sleep(2.5)
         with self._path.open("rb") as file:
             file.seek(self._offset)
             entries = [msgspec.json.decode(line, type=_Entry) for line in file]
-        ours = (e for e in entries if e.user.get("username") == OPERATOR and e.verb != "watch")
-        return Counter(f"{e.verb} {'/'.join(_present(e.object_ref))}" for e in ours)
+        return [entry for entry in entries if entry.verb != "watch"]
 
     def table(self, pods: int) -> Sequence[Row]:
         found = self.counts()
@@ -143,8 +154,9 @@ class Audit:
         ]
 
 
-def _present(reference: dict[str, str]) -> list[str]:
-    return [reference[key] for key in ("resource", "subresource") if reference.get(key)]
+def _kind_of(entry: _Entry) -> str:
+    kind = [entry.object_ref[key] for key in ("resource", "subresource") if entry.object_ref.get(key)]
+    return f"{entry.verb} {'/'.join(kind)}"
 
 
 # --- processes -------------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ CONDITIONS: dict[str, dict[ConditionType, tuple[Reason, ...]]] = {
             Reason.TOPOLOGY_NAME_MISSING,
             Reason.TOPOLOGY_AWARE_SCHEDULING_DISABLED,
         ),
+        ConditionType.GANG_SCHEDULING_UNAVAILABLE: (Reason.NO_GANG_SCHEDULING, Reason.NOT_AS_ASKED, Reason.NOT_OFFERED),
         ConditionType.TEARDOWN_HELD: (Reason.MASS_OUTAGE,),
         ConditionType.UPDATE_STALLED: (
             Reason.NO_CAPACITY,
@@ -101,6 +102,9 @@ EVENTS: dict[str, tuple[EventReason, ...]] = {
         EventReason.REPLICA_DELETED,
         EventReason.REPLICA_DELETE_FAILED,
         EventReason.GROUP_REPLICA_DELETED,
+        EventReason.NO_GANG_SCHEDULING,
+        EventReason.NOT_AS_ASKED,
+        EventReason.NOT_OFFERED,
         EventReason.TEARDOWN_HELD,
         EventReason.UPDATE_STARTED,
         EventReason.UPDATE_TURN,

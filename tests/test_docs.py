@@ -19,7 +19,7 @@ from grove.api.meta import JsonObject
 from grove.api.reasons import ConditionType, Documented, EventReason, FindingReason, Reason
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
 from grove.cluster.kubelet.life import SIM_STOPS_AFTER
-from grove.planner.set_status import ERROR_CODES
+from grove.planner.set_status import ERROR_CODES, MIRROR_ERROR_CODE
 from tests.markdown import PAGES, ROOT, code, fences, links, page_name, tables
 from tests.reference import conditions_page, placed_words
 
@@ -104,7 +104,7 @@ def test_the_page_of_conditions_is_what_the_reasons_say() -> None:
 def test_every_key_of_the_wire_is_documented() -> None:
     page = (DOCS / "reference" / "wire.md").read_text()
     keys = [value for name, value in vars(labels).items() if name.isupper() and isinstance(value, str)]
-    keys += [SIM_STOPS_AFTER, *ERROR_CODES.values()]
+    keys += [SIM_STOPS_AFTER, *ERROR_CODES.values(), MIRROR_ERROR_CODE]
     assert [key for key in keys if f"`{key}`" not in page] == []
 
 

@@ -3,11 +3,15 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from grove.api import labels
-from grove.api.resources import PODCLIQUESETS, PODGANGS
+from grove.api.resources import NODES, PODCLIQUESETS, PODGANGS
+from grove.cluster.nodes import BLOCK, RACK
+from grove.cluster.topology import create_topology
 from grove.sim.clock import run_virtual
 from grove.sim.world import World
+from tests.admission.asking import created
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -16,17 +20,28 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 def test_the_example_becomes_available(path: Path) -> None:
     async def story() -> None:
         async with World(seed=1, nodes=8) as world:
+            await create_topology(world.client)
             applied = await world.apply(path)
             assert [one.warnings for one in applied] == [()] * len(applied)
             await world.settle()
             for pcs in world.objects(PODCLIQUESETS):
                 status = pcs.status
-                found = (status.phase, status.available_replicas, status.conditions, status.last_errors)
-                assert found == ("Running", pcs.spec.replicas, (), ())
+                wrong = [condition for condition in status.conditions if condition.status != "False"]
+                found = (status.phase, status.available_replicas, wrong, status.last_errors)
+                assert found == ("Running", pcs.spec.replicas, [], ())
             assert [gang.metadata.name for gang in world.objects(PODGANGS) if gang.status.phase != "Running"] == []
             assert [pod.metadata.name for pod in world.pods() if not pod.is_ready] == []
 
     run_virtual(story())
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("schedulers/*.yaml")), ids=lambda path: path.name)
+def test_the_example_for_a_scheduler_is_accepted_and_says_nothing_else_than_that_one(path: Path) -> None:
+    manifest = yaml.safe_load(path.read_text())
+    answer = created(manifest)
+    assert (answer.is_allowed, answer.errors) == (True, ())
+    names = {clique["spec"]["podSpec"].get("schedulerName") for clique in manifest["spec"]["template"]["cliques"]}
+    assert [str(name).partition("-")[0] for name in names] in ([path.stem], ["None"])
 
 
 @pytest.mark.parametrize(
@@ -49,3 +64,22 @@ def test_the_inference_example_grows_by_whole_instances(nodes: int, ready: dict[
             return counts
 
     assert run_virtual(ready_by_gang()) == ready
+
+
+def test_the_topology_example_has_an_instance_per_rack_of_one_block() -> None:
+    async def story() -> None:
+        async with World(seed=1, nodes=24) as world:
+            await create_topology(world.client)
+            await world.apply(EXAMPLES / "topology.yaml")
+            await world.settle()
+            nodes = {node.metadata.name: node.metadata.labels for node in world.objects(NODES)}
+            racks: dict[str, set[str]] = {}
+            for pod in world.running_pods():
+                instance = pod.metadata.labels.get(labels.GROUP_REPLICA_INDEX, "router")
+                racks.setdefault(instance, set()).add(nodes[pod.spec.node_name][RACK])
+            assert [len(racks[instance]) for instance in ("0", "1")] == [1, 1]
+            assert racks["0"] != racks["1"]
+            assert len({nodes[pod.spec.node_name][BLOCK] for pod in world.running_pods()}) == 1
+            assert len(world.running_pods()) == 9
+
+    run_virtual(story())

@@ -8,9 +8,10 @@ import pytest
 from grove.admission.review import Lookup
 from grove.api.meta import JsonObject
 from grove.api.topologybinding import ClusterTopologyBinding
+from grove.api.validation.podcliqueset import validate_stored_podcliqueset
 from grove.api.validation.settings import Settings
 from tests.admission.asking import created, texts, updated
-from tests.api.manifests import clique, group, manifest
+from tests.api.manifests import clique, decoded, group, manifest
 
 LEVELS = [{"domain": domain, "key": f"topology/{domain}"} for domain in ("zone", "block", "rack")]
 BINDING = msgspec.convert({"metadata": {"name": "dc"}, "spec": {"levels": LEVELS}}, type=ClusterTopologyBinding)
@@ -129,6 +130,16 @@ def constrained(
             id="narrow around broad",
         ),
         pytest.param(
+            constrained(pack("dc", required="block"), member=pack(required="zone")),
+            [
+                (
+                    f'{_AT}.pack.required: Invalid value: "block": is narrower than "zone" of '
+                    "spec.template.cliques[0].topologyConstraint, which lies inside: choose a broader domain"
+                )
+            ],
+            id="a narrow set around a broad clique, with nothing said in between",
+        ),
+        pytest.param(
             constrained(pack("dc", preferred="rack"), one=pack(preferred="block")),
             [
                 (
@@ -224,6 +235,75 @@ def test_a_repaired_constraint_is_judged_as_a_new_one() -> None:
             f'{_AT}.topologyName: Invalid value: "other": '
             "there is no such ClusterTopologyBinding: create it, or correct the name"
         )
+    ]
+
+
+def test_a_repair_names_the_topology_of_every_constraint() -> None:
+    before = constrained(one=NAMELESS, member=None, whole=None)
+    before["spec"]["template"]["cliques"][1]["topologyConstraint"] = NAMELESS
+    after = constrained(one=OLD)
+    after["spec"]["template"]["cliques"][1]["topologyConstraint"] = NAMELESS
+    assert texts(updated(before, after, CLUSTER)) == [
+        (
+            "spec.template.cliques[1].topologyConstraint.topologyName: Required value: "
+            "name a ClusterTopologyBinding, here or on a level around it"
+        )
+    ]
+    after["spec"]["template"]["cliques"][1]["topologyConstraint"] = OLD
+    assert texts(updated(before, after, CLUSTER)) == []
+
+
+def test_a_repair_is_refused_where_topology_is_switched_off() -> None:
+    off = Settings(is_topology_aware=False)
+    assert texts(updated(constrained(NAMELESS), constrained(OLD), CLUSTER, off)) == [
+        f"{_AT}: Invalid value: null: topology-aware scheduling is switched off here: remove the constraint"
+    ]
+
+
+def test_a_stored_constraint_freezes_nothing_where_topology_was_switched_off_since() -> None:
+    off = Settings(is_topology_aware=False)
+    stored = constrained(pack("dc", required="zone"))
+    assert texts(updated(stored, constrained(pack("dc", required="zone"), replicas=3), CLUSTER, off)) == []
+    assert texts(updated(constrained(OLD), constrained(pack("dc", required="rack")), CLUSTER, off)) == []
+
+
+def test_a_migration_keeps_what_was_preferred() -> None:
+    old = {**OLD, "pack": {"preferred": "rack"}}
+    assert texts(updated(constrained(old), constrained(pack("dc", required="rack", preferred="rack")), CLUSTER)) == []
+    assert texts(updated(constrained(old), constrained(pack("dc", required="rack")), CLUSTER)) == [
+        f"{_AT}: Forbidden: never changes: make a new set"
+    ]
+
+
+def test_the_name_of_the_topology_never_changes() -> None:
+    named = constrained(pack("dc", required="zone"), member=pack("dc", required="rack"))
+    inherited = constrained(pack("dc", required="zone"), member=pack(required="rack"))
+    assert texts(updated(named, inherited, CLUSTER)) == [
+        "spec.template.cliques[0].topologyConstraint: Forbidden: never changes: make a new set"
+    ]
+
+
+def test_every_deprecated_field_of_an_update_is_warned_about() -> None:
+    stored = constrained(OLD, one=NAMELESS, member=NAMELESS)
+    answer = updated(stored, {**stored, "spec": {**stored["spec"], "replicas": 2}}, CLUSTER)
+    assert [warning for warning in answer.warnings if "packDomain" in warning] == [
+        f"{_AT}.packDomain: deprecated, write pack.required instead",
+        (
+            "spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain: "
+            "deprecated, write pack.required instead"
+        ),
+        "spec.template.cliques[0].topologyConstraint.packDomain: deprecated, write pack.required instead",
+    ]
+
+
+def test_a_stored_set_with_the_deprecated_field_or_without_a_name_is_carried_out() -> None:
+    for old in (OLD, NAMELESS):
+        assert validate_stored_podcliqueset(decoded(constrained(old)), Settings()) == ()
+    both = validate_stored_podcliqueset(decoded(constrained(pack("dc", required="zone"), one=pack("x"))), Settings())
+    assert [error.path for error in both] == [
+        "spec.template.podCliqueScalingGroups[0].topologyConstraint.pack",
+        f"{_AT}.topologyName",
+        "spec.template.podCliqueScalingGroups[0].topologyConstraint.topologyName",
     ]
 
 

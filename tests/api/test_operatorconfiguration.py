@@ -80,7 +80,7 @@ def test_the_values_of_the_chart_load() -> None:
     assert configuration.server.webhooks.bind_address == ""
     # Three are given, the fourth has its default.
     assert configuration.controllers.workers == 5
-    assert [warning.partition(":")[0] for warning in warnings] == ["scheduler.profiles[1]"]
+    assert warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_the_values_of_the_chart_load() -> None:
         ),
         (
             {"scheduler": {"defaultProfileName": "kai-scheduler"}},
-            "scheduler.defaultProfileName: Forbidden: kai-scheduler comes later",
+            'scheduler.defaultProfileName: Invalid value: "kai-scheduler": has no profile: add it',
         ),
         ({"scheduler": {"defaultProfileName": "slurm"}}, 'scheduler.defaultProfileName: Unsupported value: "slurm"'),
         (
@@ -210,3 +210,11 @@ def keys_of(kind: type[msgspec.Struct], path: str = "") -> list[str]:
         else:
             found += keys_of(field.type, f"{at}.") if is_section else [at]
     return [key for key in found if key not in ("apiVersion", "kind")]
+
+
+def test_kubernetes_own_scheduler_is_always_enabled_and_another_may_be_the_default() -> None:
+    text = written(scheduler={"profiles": [{"name": "volcano"}], "defaultProfileName": "volcano"})
+    scheduler = read_configuration(text)[0].scheduler
+    assert scheduler.enabled == ("default-scheduler", "volcano")
+    assert scheduler.default_profile_name == "volcano"
+    assert read_configuration(written(scheduler={"profiles": []}))[0].scheduler.enabled == ("default-scheduler",)

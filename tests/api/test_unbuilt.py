@@ -71,11 +71,7 @@ _RACK = {"topologyName": "dc", "pack": {"required": "rack"}}
                 groups=(group("g", "a", topologyConstraint=_RACK),),
                 template={"topologyConstraint": _RACK},
             ),
-            [
-                "spec.template.cliques[0].topologyConstraint",
-                "spec.template.topologyConstraint",
-                "spec.template.podCliqueScalingGroups[0].topologyConstraint",
-            ],
+            [],
             id="topology",
         ),
     ],

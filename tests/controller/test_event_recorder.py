@@ -73,6 +73,15 @@ def test_an_event_is_what_kubectl_shows() -> None:
     assert build_event(warning, NOW + timedelta(hours=1))["metadata"] == body["metadata"]
 
 
+def test_an_event_of_an_object_without_a_namespace_is_kept_in_the_default_one() -> None:
+    binding = Subject(
+        api_version="grove.io/v1alpha1", kind="ClusterTopologyBinding", namespace="", name="dc", uid=Uid("w")
+    )
+    body = build_event(emit(subject=binding), NOW)
+    assert (body["metadata"]["namespace"], body["involvedObject"]["namespace"]) == ("default", "")
+    assert body["source"] == {"component": "clustertopology-controller"}
+
+
 def test_a_long_message_is_cut_as_the_server_wants() -> None:
     assert len(build_event(emit(message="x" * 2000), NOW)["message"]) == 1024
 

@@ -30,6 +30,9 @@ from tests.markdown import ROOT, fences, tables
 GOLDEN = Path(__file__).parent / "golden"
 IMAGE = "example/grove-operator:1"
 MANUAL = DEFAULT_CONFIGURATION.replace("port: 9443", "port: 9443\n    certProvisionMode: manual")
+ALL_SCHEDULERS = DEFAULT_CONFIGURATION + (
+    "scheduler:\n  profiles: [{name: kai-scheduler}, {name: volcano}, {name: lpx-scheduler}]\n"
+)
 AUTHORIZED = DEFAULT_CONFIGURATION + "authorizer:\n  enabled: true\n"
 
 
@@ -262,8 +265,20 @@ def test_the_document_says_what_each_right_is_for() -> None:
     assert [row for row in map(_row, all_rules()) if row not in documented] == []
 
 
+def test_rights_on_a_schedulers_objects_come_with_its_profile() -> None:
+    assert [rule for rule in cluster_rules(installation()) if rule.group in _FOREIGN] == []
+    only_volcano = DEFAULT_CONFIGURATION + "scheduler:\n  profiles: [{name: volcano}]\n"
+    groups = {rule.group for rule in cluster_rules(installation(configuration_text=only_volcano))}
+    assert groups & _FOREIGN == {"scheduling.volcano.sh"}
+    groups = {rule.group for rule in cluster_rules(installation(configuration_text=ALL_SCHEDULERS))}
+    assert groups & _FOREIGN == _FOREIGN
+
+
+_FOREIGN = {"scheduling.run.ai", "kai.scheduler", "scheduling.volcano.sh"}
+
+
 def all_rules() -> tuple[Rule, ...]:
-    made = installation()
+    made = installation(configuration_text=ALL_SCHEDULERS)
     return (*cluster_rules(made), *lease_rules(made), *certificate_rules(made))
 
 

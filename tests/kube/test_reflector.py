@@ -36,11 +36,23 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 class Followed:
     """A reflector on a script, and the states it went through."""
 
-    def __init__(self, transport: ScriptedTransport) -> None:
+    def __init__(self, transport: ScriptedTransport, *, is_optional: bool = False) -> None:
         self.clock = LoopClock(EPOCH)
         self.store = Store[Pod]()
         client = Client(transport, self.clock)
-        self.reflector = Reflector(client, PODS, self.store, self.clock, Random(0))
+        # What was said about the kind being served, each time that changed.
+        self.told: list[bool] = []
+        self.lost_count = 0
+        self.reflector = Reflector(
+            client,
+            PODS,
+            self.store,
+            self.clock,
+            Random(0),
+            is_optional=is_optional,
+            changed=lambda: self.told.append(not self.reflector.is_missing),
+            lost=self._lose,
+        )
         self.states: list[State] = [ListAll()]
         self.times: list[float] = [0.0]
 
@@ -54,10 +66,13 @@ class Followed:
     def names(self) -> list[str]:
         return [pod.metadata.name for pod in self.store.values()]
 
+    def _lose(self) -> None:
+        self.lost_count += 1
 
-def follow(transport: ScriptedTransport, steps: int) -> Followed:
+
+def follow(transport: ScriptedTransport, steps: int, *, is_optional: bool = False) -> Followed:
     async def main() -> Followed:
-        return await Followed(transport).take(steps)
+        return await Followed(transport, is_optional=is_optional).take(steps)
 
     return run_virtual(main())
 
@@ -184,6 +199,68 @@ def test_lines_that_cannot_be_read_are_counted_and_passed_over() -> None:
 
 
 # On the embedded cluster
+
+
+# --- kinds that may not be served ------------------------------------------------------------------------------------
+
+
+def test_a_kind_that_is_not_served_is_missing_and_asked_for_again_later_and_later() -> None:
+    followed = follow(ScriptedTransport([refusal(404, "NotFound")] * 20), 30, is_optional=True)
+    assert followed.told == [False]
+    assert (followed.reflector.is_missing, followed.reflector.answered.is_set()) == (True, True)
+    assert not followed.reflector.listed.is_set()
+    delays = [state.seconds for state in followed.states if isinstance(state, BackOff)]
+    assert 15 <= delays[-1] <= 30
+
+
+def test_a_missing_kind_heals_when_it_appears() -> None:
+    answers: list[Response | ApiError | Silence] = [refusal(404, "NotFound"), page(pod_json("a", 4), version=5)]
+    followed = follow(ScriptedTransport(answers), 3, is_optional=True)
+    assert followed.told == [False, True]
+    assert followed.names == ["a"]
+    assert (followed.reflector.is_missing, followed.reflector.listed.is_set()) == (False, True)
+
+
+def test_of_a_kind_that_vanishes_nothing_is_left() -> None:
+    transport = ScriptedTransport(
+        [page(pod_json("a", 4), version=5), refusal(404, "NotFound"), refusal(404, "NotFound")],
+        [[ApiError(404, "NotFound", "no such kind")]],
+    )
+    followed = follow(transport, 5, is_optional=True)
+    assert followed.told == [False]
+    assert followed.names == []
+
+
+def test_a_kind_that_came_back_is_filled_again() -> None:
+    transport = ScriptedTransport(
+        [page(pod_json("a", 4), version=5), refusal(404, "NotFound"), page(pod_json("a", 8), version=9)],
+        [[ApiError(404, "NotFound", "no such kind")]],
+    )
+    followed = follow(transport, 6, is_optional=True)
+    assert followed.told == [False, True]
+    assert followed.names == ["a"]
+
+
+@pytest.mark.parametrize("code", [401, 403, 429, 500, 503])
+def test_a_server_that_does_not_answer_says_nothing_about_the_kind(code: int) -> None:
+    transport = ScriptedTransport([page(pod_json("a", 4), version=5), refusal(code, "No")], [[error_line(410, "Gone")]])
+    followed = follow(transport, 3, is_optional=True)
+    assert (followed.told, followed.names) == ([], ["a"])
+    unanswered = follow(ScriptedTransport([refusal(code, "No")]), 1, is_optional=True)
+    assert not unanswered.reflector.answered.is_set()
+
+
+def test_a_kind_that_must_be_there_is_not_missing_when_it_is_not_found() -> None:
+    followed = follow(ScriptedTransport([refusal(404, "NotFound")]), 1)
+    assert (followed.reflector.is_missing, followed.reflector.answered.is_set()) == (False, False)
+
+
+def test_a_cut_watch_is_told_of_and_an_orderly_end_is_not() -> None:
+    transport = ScriptedTransport([page(version=5)], [[Silence(300)], [Silence(2), ConnectionLost("cut")]])
+    followed = follow(transport, 2)
+    assert followed.lost_count == 0
+    followed = follow(ScriptedTransport([page(version=5)], [[Silence(2), ConnectionLost("cut")]]), 2)
+    assert followed.lost_count == 1
 
 
 def manifest(name: str) -> JsonObject:

@@ -3,7 +3,7 @@
 import msgspec
 
 from grove.api.meta import NamespacedName
-from grove.api.podgang import GangPackConstraint, GangTopologyConstraint, PodGang, PodGangSpec, PodGroup
+from grove.api.podgang import PodGang, PodGangSpec, PodGroup
 from grove.api.reasons import EventReason
 from grove.api.resources import PODCLIQUES, PODGANGS, PODS
 from grove.planner.actions import Create, Emit, Patch
@@ -95,10 +95,7 @@ def test_a_gang_that_is_right_is_left_alone() -> None:
 
 
 def test_fields_a_scheduler_wrote_stay() -> None:
-    pack = GangTopologyConstraint(pack_constraint=GangPackConstraint(preferred="rack"))
-    theirs = msgspec.structs.replace(
-        SPEC, topology_constraint=pack, reuse_reservation_ref=NamespacedName(namespace="default", name="old")
-    )
+    theirs = msgspec.structs.replace(SPEC, reuse_reservation_ref=NamespacedName(namespace="default", name="old"))
     assert decide(existing(theirs)) is None
 
 

@@ -11,7 +11,6 @@ from grove.planner.objects import (
     build_group,
     build_service,
     prepend_env,
-    scheduler_name,
 )
 from tests.dsl import SET_UID, World, appendix_a, context, pcs, role, run_to_rest, scaling
 
@@ -254,8 +253,8 @@ def test_a_gang_shows_the_sets_own_labels_and_annotations_to_schedulers() -> Non
 
 
 def test_the_first_scheduler_a_clique_names_is_the_sets() -> None:
-    assert scheduler_name(context(pcs(role("a"), role("b", pod={"schedulerName": "kai"})))) == "kai"
-    assert scheduler_name(context(pcs(role("a")))) == "default-scheduler"
+    assert context(pcs(role("a"), role("b", pod={"schedulerName": "volcano"}))).backend.name == "volcano"
+    assert context(pcs(role("a"))).backend.name == "default-scheduler"
 
 
 def test_a_headless_service_selects_the_pods_of_its_replica() -> None:

@@ -66,14 +66,14 @@ async def expect_running(world: Scene, count: int) -> None:
             assert condition.message
 
 
-async def all_or_nothing(world: World) -> None:
+async def all_or_nothing(world: Scene) -> None:
     await world.apply(WORKLOAD1)
     await expect_running(world, 0)
     await world.add_nodes(1)
     await expect_running(world, 10)
 
 
-async def a_scaled_replica_waits_as_a_block(world: World) -> None:
+async def a_scaled_replica_waits_as_a_block(world: Scene) -> None:
     await world.apply(WORKLOAD1)
     await expect_running(world, 10)
     await world.scale(GROUPS, "workload1-0-sg-x", 3)
@@ -82,7 +82,7 @@ async def a_scaled_replica_waits_as_a_block(world: World) -> None:
     await expect_running(world, 14)
 
 
-async def a_second_set_replica_waits_as_a_block(world: World) -> None:
+async def a_second_set_replica_waits_as_a_block(world: Scene) -> None:
     await world.apply(WORKLOAD1)
     await expect_running(world, 10)
     await world.scale(PODCLIQUESETS, "workload1", 2)
@@ -91,7 +91,7 @@ async def a_second_set_replica_waits_as_a_block(world: World) -> None:
     await expect_running(world, 20)
 
 
-async def minima_first_then_the_rest(world: World) -> None:
+async def minima_first_then_the_rest(world: Scene) -> None:
     await world.apply(WORKLOAD2)
     await expect_running(world, 0)
     await world.add_nodes(1)
@@ -105,7 +105,7 @@ async def minima_first_then_the_rest(world: World) -> None:
     await expect_running(world, 10)
 
 
-async def scaled_minima_before_any_extra(world: World) -> None:
+async def scaled_minima_before_any_extra(world: Scene) -> None:
     await world.apply(WORKLOAD2)
     await expect_running(world, 0)
     await world.scale(GROUPS, "workload2-0-sg-x", 3)
@@ -127,7 +127,7 @@ async def scaled_minima_before_any_extra(world: World) -> None:
     await expect_running(world, 14)
 
 
-async def both_bases_before_anything_else(world: World) -> None:
+async def both_bases_before_anything_else(world: Scene) -> None:
     await world.apply(WORKLOAD2)
     await world.scale(PODCLIQUESETS, "workload2", 2)
     await expect_running(world, 0)

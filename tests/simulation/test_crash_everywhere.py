@@ -10,6 +10,7 @@ from grove.sim.world import World
 from tests.simulation.endstate import end_state
 from tests.simulation.stories import ONE_POD_NODE, STORIES, Story
 from tests.simulation.termination_stories import TERMINATION_STORIES
+from tests.simulation.topology_stories import CRASHING_TOPOLOGY
 from tests.simulation.training_stories import TRAINING_STORIES
 from tests.simulation.update_stories import CRASHING
 
@@ -37,7 +38,7 @@ def tell(story: Story, crash: Crash | None = None, number: int = 0) -> tuple[dic
     return run_virtual(run())
 
 
-ALL = (*STORIES, *TERMINATION_STORIES, *CRASHING, *TRAINING_STORIES)
+ALL = (*STORIES, *TERMINATION_STORIES, *CRASHING, *TRAINING_STORIES, *CRASHING_TOPOLOGY)
 
 
 @pytest.mark.parametrize("story", ALL, ids=lambda story: story.name)

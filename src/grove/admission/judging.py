@@ -116,7 +116,7 @@ class Judge:
         # Before any look at the cluster: what is leaving is never held up by one that fails.
         if is_leaving(request.old):
             return ALLOWED
-        answer = review(request, await lookup_for(self._client, request), self._settings)
+        answer = review(request, await lookup_for(self._client, request, self._settings), self._settings)
         if not answer.is_allowed:
             kind = GroupKind(group=resource.group, version=resource.version, kind=resource.kind)
             return invalid(kind, request.name or _generate_name(request.object), answer.errors)

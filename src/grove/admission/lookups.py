@@ -7,12 +7,18 @@ an `ApiError`, and then nobody knows what the answer would be.
 from typing import Any, TypeVar
 
 from grove.admission.review import Lookup
+from grove.admission.schedulers import FindQueue, queue_of
 from grove.api.admission import AdmissionRequest
+from grove.api.defaulting import default_podcliqueset
 from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, OwnerReference, Uid, Wire, to_wire
+from grove.api.mirror import Mirror
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
 from grove.api.topologybinding import ClusterTopologyBinding
+from grove.api.validation.settings import FindBinding, Settings
+from grove.api.validation.shape import read
 from grove.api.validation.syntax import dns_label_complaint, dns_subdomain_complaint
+from grove.backends.queues import QueueAsk
 from grove.kube.client import Client
 from grove.kube.errors import ApiError
 
@@ -30,11 +36,11 @@ class Whole(Wire):
     status: JsonObject = {}
 
 
-async def lookup_for(client: Client, request: AdmissionRequest) -> Lookup:
+async def lookup_for(client: Client, request: AdmissionRequest, settings: Settings) -> Lookup:
     """Answers to all that the review of this request may ask."""
     match request.plural:
         case PODCLIQUESETS.plural:
-            return await _topology_lookup(client, request)
+            return await _set_lookup(client, request, settings)
         case PODCLIQUES.plural | GROUPS.plural if _changes_spec(request):
             return await _owner_lookup(client, request)
         case _:
@@ -61,12 +67,31 @@ async def find_whole(client: Client, resource: Resource[Any], namespace: str, na
     return {"apiVersion": resource.api_version, "kind": resource.kind, **to_wire(found)}
 
 
-async def _topology_lookup(client: Client, request: AdmissionRequest) -> Lookup:
+async def _set_lookup(client: Client, request: AdmissionRequest, settings: Settings) -> Lookup:
+    topology, queue = await _topology_lookup(client, request), await _queue_lookup(client, request, settings)
+    return Lookup(topology_binding=topology, queue=queue)
+
+
+async def _queue_lookup(client: Client, request: AdmissionRequest, settings: Settings) -> FindQueue:
+    """The queue that the set asks for now. A kind that is not served has no objects: that is "not found" too."""
+    found: dict[str, Mirror | None] = {}
+    ask = _queue_ask(request.object, settings)
+    if ask is not None and ask != _queue_ask(request.old, settings):
+        found[ask.queue] = await find(client, ask.resource, "", ask.queue)
+    return lambda asked: found.get(asked.queue)
+
+
+def _queue_ask(pcs: JsonObject | None, settings: Settings) -> QueueAsk | None:
+    read_set = None if pcs is None else read(PODCLIQUESETS, default_podcliqueset(pcs)).object
+    return None if read_set is None else queue_of(read_set, settings)
+
+
+async def _topology_lookup(client: Client, request: AdmissionRequest) -> FindBinding:
     names = dict.fromkeys((*_topology_names(request.object), *_topology_names(request.old)))
     bindings: dict[str, ClusterTopologyBinding | None] = {}
     for name in list(names)[:_MOST_TOPOLOGIES]:
         bindings[name] = await find(client, TOPOLOGY_BINDINGS, "", name)
-    return Lookup(topology_binding=bindings.get)
+    return bindings.get
 
 
 def _topology_names(pcs: JsonObject | None) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from grove.admission.schedulers import FindQueue, scheduler_errors, scheduler_warnings
 from grove.api.admission import AdmissionAnswer, AdmissionRequest, Operation
 from grove.api.defaulting import default_podcliqueset, default_scaling_group
 from grove.api.fielderrors import FieldError
@@ -36,6 +37,7 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     topology_binding: FindBinding | None = None
     # The set behind an owner reference in a namespace: the set itself, or the one that owns that group.
     owner_set: Callable[[str, OwnerReference], PodCliqueSet | None] | None = None
+    queue: FindQueue | None = None
 
 
 NO_LOOKUP = Lookup()
@@ -82,17 +84,21 @@ def _review_set(request: AdmissionRequest, lookup: Lookup, settings: Settings) -
         rules = validate_podcliqueset(new.object, settings, lookup.topology_binding)
     else:
         rules = validate_podcliqueset_update(old.object, new.object, settings, lookup.topology_binding)
-    warnings = () if request.subresource else _warnings(old.object, new.object, lookup)
+    rules = _joined(rules, scheduler_errors(old.object, new.object, settings, lookup.queue))
+    warnings = () if request.subresource else _warnings(old.object, new.object, lookup, settings)
     return _answer(new_json, _joined(shape, rules), warnings)
 
 
-def _warnings(old: PodCliqueSet | None, new: PodCliqueSet, lookup: Lookup) -> tuple[str, ...]:
+def _warnings(old: PodCliqueSet | None, new: PodCliqueSet, lookup: Lookup, settings: Settings) -> tuple[str, ...]:
     """What the writer should know; silent when neither spec nor annotations changed."""
+    # Silent by itself, unless another queue is asked for.
+    schedulers = tuple(scheduler_warnings(old, new, settings, lookup.queue))
     if old is not None and old.spec == new.spec and old.metadata.annotations == new.metadata.annotations:
-        return ()
+        return schedulers
     changes = () if old is None else unbuilt_changes(old, new)
     topology = topology_warnings(new.spec.template, lookup.topology_binding)
-    return (*(str(field) for field in (*unbuilt_fields(new), *changes)), *topology, *training_warnings(new.spec))
+    fields = (str(field) for field in (*unbuilt_fields(new), *changes))
+    return (*fields, *topology, *training_warnings(new.spec), *schedulers)
 
 
 ChangeRule = Callable[[Any, Any], Iterable[FieldError]]

@@ -18,6 +18,7 @@ class ErrorKind(StrEnum):
     NOT_FOUND = "FieldValueNotFound"
     TYPE_INVALID = "FieldValueTypeInvalid"
     TOO_LONG = "FieldValueTooLong"
+    TOO_MANY = "FieldValueTooMany"
 
 
 _PHRASES = {
@@ -29,8 +30,17 @@ _PHRASES = {
     ErrorKind.NOT_FOUND: "Not found",
     ErrorKind.TYPE_INVALID: "Invalid value",
     ErrorKind.TOO_LONG: "Too long",
+    ErrorKind.TOO_MANY: "Too many",
 }
 _WITHOUT_VALUE = frozenset({ErrorKind.REQUIRED, ErrorKind.FORBIDDEN, ErrorKind.TOO_LONG})
+# In place of a value that is not shown, whatever the kind of the error.
+UNSHOWN: object = object()
+
+
+class Verbatim(str):
+    """A value that is shown as it stands, and in full."""
+
+    __slots__ = ()
 
 
 class FieldError(Wire):
@@ -46,7 +56,7 @@ class FieldError(Wire):
     def message(self) -> str:
         """Without the path: what a cause of a Status says beside its `field`."""
         parts = [_PHRASES[self.kind]]
-        if self.kind not in _WITHOUT_VALUE:
+        if self.kind not in _WITHOUT_VALUE and self.bad_value is not UNSHOWN:
             parts.append(_shown(self.bad_value))
         if self.detail:
             parts.append(self.detail)
@@ -83,5 +93,7 @@ def type_invalid(path: str, bad_value: object, detail: str) -> FieldError:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, Verbatim):
+        return str(value)
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 100 else text[:97] + "..."

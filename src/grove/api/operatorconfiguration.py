@@ -148,7 +148,13 @@ class SchedulerProfile(Wire):
 
 class Scheduler(Wire):
     profiles: tuple[SchedulerProfile, ...] = (SchedulerProfile(name=DEFAULT_SCHEDULER),)
+    # The scheduler of sets that name none.
     default_profile_name: str = DEFAULT_SCHEDULER
+
+    @property
+    def enabled(self) -> tuple[str, ...]:
+        """The schedulers that sets may name: Kubernetes' own always, and those that have a profile."""
+        return tuple(dict.fromkeys((DEFAULT_SCHEDULER, *(profile.name for profile in self.profiles))))
 
 
 class OperatorConfiguration(Wire):
@@ -178,7 +184,7 @@ def read_configuration(text: str) -> tuple[OperatorConfiguration, tuple[str, ...
         detail, _, path = str(error).partition(" - at `$")
         raise ConfigurationError(f"{path.strip('.`')}: {detail}") from error
     _demand(_errors(configuration))
-    return configuration, (*_unknown_keys(content, OperatorConfiguration, ""), *_unbuilt(configuration))
+    return configuration, tuple(_unknown_keys(content, OperatorConfiguration, ""))
 
 
 def _content(text: str) -> dict[str, Any]:
@@ -322,20 +328,13 @@ def _scheduler_errors(scheduler: Scheduler) -> Iterator[FieldError]:
         if profile.name in seen:
             yield invalid(f"{path}[{i}].name", profile.name, "is there twice")
         if profile.config:
-            yield forbidden(f"{path}[{i}].config", f"{profile.name} has no settings yet: leave it out")
+            yield forbidden(f"{path}[{i}].config", f"{profile.name} has no settings: leave it out")
         seen.add(profile.name)
     default = scheduler.default_profile_name
-    if default != DEFAULT_SCHEDULER:
-        if default in SCHEDULERS:
-            yield forbidden("scheduler.defaultProfileName", f"{default} comes later: write {DEFAULT_SCHEDULER}")
-        else:
-            yield not_supported("scheduler.defaultProfileName", default, (DEFAULT_SCHEDULER,))
-
-
-def _unbuilt(configuration: OperatorConfiguration) -> Iterator[str]:
-    for i, profile in enumerate(configuration.scheduler.profiles):
-        if profile.name != DEFAULT_SCHEDULER:
-            yield f"scheduler.profiles[{i}]: {profile.name} comes later: its pods get no gang that it understands"
+    if default not in SCHEDULERS:
+        yield not_supported("scheduler.defaultProfileName", default, SCHEDULERS)
+    elif default not in scheduler.enabled:
+        yield invalid("scheduler.defaultProfileName", default, "has no profile: add it to scheduler.profiles")
 
 
 # --- keys that nobody knows ------------------------------------------------------------------------------------------

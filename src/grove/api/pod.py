@@ -10,9 +10,17 @@ class SchedulingGate(Wire):
     name: str
 
 
+class SchedulingGroup(Wire):
+    """Kubernetes' own gangs: the PodGroup that a pod names for good."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(Wire):
     node_name: str = ""
+    node_selector: dict[str, str] = {}
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
 
 
 class TerminatedState(Wire):
@@ -67,6 +75,11 @@ class Pod(Wire):
     @property
     def is_scheduled(self) -> bool:
         return bool(self.spec.node_name) or is_condition_true(self.status.conditions, "PodScheduled")
+
+    @property
+    def group_name(self) -> str:
+        """The scheduler's group that it named when it was made, or ""."""
+        return self.spec.scheduling_group.pod_group_name if self.spec.scheduling_group else ""
 
     @property
     def is_behind_our_gate(self) -> bool:

@@ -36,6 +36,10 @@ class ConditionType(Documented):
     TOPOLOGY_LEVELS_UNAVAILABLE = "TopologyLevelsUnavailable", "a topology constraint names a domain nobody defines"
     FIELDS_NOT_CARRIED_OUT = "FieldsNotCarriedOut", "the set uses fields this version accepts but does not act on"
     CANNOT_BE_CARRIED_OUT = "CannotBeCarriedOut", "part of the set cannot be made; lastErrors and the message say why"
+    GANG_SCHEDULING_UNAVAILABLE = (
+        "GangSchedulingUnavailable",
+        "the scheduler does not place the set as gangs, or not as it asks; the message says why and what to do",
+    )
     TEARDOWN_HELD = "TeardownHeld", "a due teardown waits because most nodes are not ready"
     UPDATE_STALLED = "UpdateStalled", "an update does not go on; the reason and the message say what it waits for"
     FAILED = "Failed", "a training set failed for good; the reason says which limit it hit"
@@ -84,6 +88,10 @@ class Reason(Documented):
     INVALID_SPEC = "InvalidSpec", "the set breaks a rule; nothing is changed until it is corrected"
     # FieldsNotCarriedOut
     NOT_CARRIED_OUT_YET = "NotCarriedOutYet", "the message names each field and what happens instead"
+    # GangSchedulingUnavailable
+    NO_GANG_SCHEDULING = "NoGangScheduling", "part of what makes a gang is not carried out by the scheduler"
+    NOT_AS_ASKED = "NotAsAsked", "the scheduler places the set as gangs, but not in all as it asks"
+    NOT_OFFERED = "NotOffered", "something that the set names is missing, such as a queue, so no pod is made"
     # TeardownHeld
     MASS_OUTAGE = "MassOutage", "more than 55 % of the nodes, and at least 3, are not ready"
     # UpdateStalled
@@ -187,6 +195,9 @@ class EventReason(Documented):
     MAX_RUNTIME_EXCEEDED = "MaxRuntimeExceeded", "the set ran longer than maxRuntime; the set fails"
     WORKLOAD_SUCCEEDED = "WorkloadSucceeded", "every replica of a training set completed"
     # Scheduling
+    NO_GANG_SCHEDULING = "NoGangScheduling", "the scheduler does not place the set as gangs; the message says why"
+    NOT_AS_ASKED = "NotAsAsked", "the scheduler does not do all that the set asks of it; the message says what"
+    NOT_OFFERED = "NotOffered", "something that the set names is missing, so no pod is made; the message says what"
     SCHEDULED = "Scheduled", "a pod was given a node"
     FAILED_SCHEDULING = "FailedScheduling", "a gang or pod does not fit; the message names the constraint that binds"
     TOPOLOGY_DRIFT_DETECTED = "TopologyDriftDetected", "a scheduler's topology differs from its binding"
@@ -202,6 +213,11 @@ class FindingReason(Documented):
     GANG_INCOMPLETE = "GangIncomplete", "some pods of the gang do not exist yet"
     BASE_SCHEDULED = "BaseGangScheduled", "every pod group of the base gang has its minimum on nodes"
     BASE_NOT_SCHEDULED = "BaseGangNotScheduled", "the base gang must be scheduled before a scaled gang may be"
+    SCHEDULER_NOT_TOLD = "SchedulerNotTold", "what the scheduler reads of the gang is not written yet"
+    NOT_OFFERED = "NotOffered", "something that the gang names is missing, such as a queue or a topology"
+    EXTRAS_WAIT = "ExtrasWait", "pods above the minimum wait until the minimum, and that of scaled gangs, had its turn"
+    NOT_AS_A_GANG = "NotAsAGang", "the scheduler does not carry out all that the gang asks for; the message says what"
+    DOES_NOT_FIT = "DoesNotFit", "the scheduler found no room for the gang; the message has its words"
     PODS_REFUSED = "PodsRefused", "the API server refuses pods; they are tried again later"
     NAME_TAKEN = "NameTaken", "an object that is not ours has the name we need"
     CREATE_REFUSED = "CreateRefused", "the API server refused to create an object"

@@ -8,6 +8,7 @@ from grove.api.controllerrevision import ControllerRevision
 from grove.api.event import Event
 from grove.api.lease import Lease
 from grove.api.meta import HasMetadata, ObjectMeta, Wire
+from grove.api.mirror import Mirror
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
@@ -38,6 +39,11 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     kind: str
     namespaced: bool = True
     view: type[T]
+
+    @property
+    def full_name(self) -> str:
+        """As a CustomResourceDefinition is named: `podgangs.scheduler.grove.io`; a core kind is its plural alone."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def api_version(self) -> str:
@@ -94,4 +100,27 @@ VALIDATING_WEBHOOKS = Resource(
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", view=Lease)
 CONTROLLER_REVISIONS = Resource(
     group="apps", version="v1", plural="controllerrevisions", kind="ControllerRevision", view=ControllerRevision
+)
+
+# What schedulers keep of their own; served only where such a scheduler is installed.
+NATIVE_PODGROUPS = Resource(
+    group="scheduling.k8s.io", version="v1beta1", plural="podgroups", kind="PodGroup", view=Mirror
+)
+NATIVE_COMPOSITES = Resource(
+    group="scheduling.k8s.io", version="v1alpha3", plural="compositepodgroups", kind="CompositePodGroup", view=Mirror
+)
+KAI_PODGROUPS = Resource(
+    group="scheduling.run.ai", version="v2alpha2", plural="podgroups", kind="PodGroup", view=Mirror
+)
+KAI_QUEUES = Resource(
+    group="scheduling.run.ai", version="v2", plural="queues", kind="Queue", namespaced=False, view=Mirror
+)
+KAI_TOPOLOGIES = Resource(
+    group="kai.scheduler", version="v1alpha1", plural="topologies", kind="Topology", namespaced=False, view=Mirror
+)
+VOLCANO_PODGROUPS = Resource(
+    group="scheduling.volcano.sh", version="v1beta1", plural="podgroups", kind="PodGroup", view=Mirror
+)
+VOLCANO_QUEUES = Resource(
+    group="scheduling.volcano.sh", version="v1beta1", plural="queues", kind="Queue", namespaced=False, view=Mirror
 )

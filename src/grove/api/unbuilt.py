@@ -22,7 +22,6 @@ _NO_STARTUP_ORDER = "start-up order is not carried out yet: cliques start in any
 _NO_AUTOSCALING = "autoscaling is not carried out yet: no autoscaler is created, scale by hand"
 _NO_SHARING = "resource sharing is not carried out yet: no resource claims are created"
 _NO_MNNVL = "multi-node NVLink is not carried out yet: no compute domain is created"
-_NO_TOPOLOGY = "topology constraints are not carried out yet: pods are placed anywhere"
 _NO_RESCALE = "a changed count does not touch existing children: scale them"
 
 
@@ -52,8 +51,6 @@ def _in_template(template: SetTemplate) -> Iterator[tuple[str, str]]:
         yield from _in_clique(clique, f"{at}.cliques[{i}]")
     if template.clique_startup_type != StartupType.ANY_ORDER:
         yield f"{at}.cliqueStartupType", _NO_STARTUP_ORDER
-    if template.topology_constraint is not None:
-        yield f"{at}.topologyConstraint", _NO_TOPOLOGY
     if template.resource_claim_templates:
         yield f"{at}.resourceClaimTemplates", _NO_SHARING
     if template.resource_sharing:
@@ -65,8 +62,6 @@ def _in_template(template: SetTemplate) -> Iterator[tuple[str, str]]:
 def _in_clique(clique: CliqueTemplate, at: str) -> Iterator[tuple[str, str]]:
     if MNNVL_GROUP in clique.annotations:
         yield f"{at}.annotations[{MNNVL_GROUP}]", _NO_MNNVL
-    if clique.topology_constraint is not None:
-        yield f"{at}.topologyConstraint", _NO_TOPOLOGY
     if clique.resource_sharing:
         yield f"{at}.resourceSharing", _NO_SHARING
     if clique.spec.starts_after:
@@ -82,8 +77,6 @@ def _in_group(group: GroupConfig, at: str) -> Iterator[tuple[str, str]]:
         yield f"{at}.scaleConfig", _NO_AUTOSCALING
     if group.resource_sharing:
         yield f"{at}.resourceSharing", _NO_SHARING
-    if group.topology_constraint is not None:
-        yield f"{at}.topologyConstraint", _NO_TOPOLOGY
 
 
 def _changed(old: SetTemplate, new: SetTemplate) -> Iterator[tuple[str, str]]:

@@ -11,9 +11,9 @@ import msgspec
 
 from grove.api import labels
 from grove.api.controllerrevision import ControllerRevision
-from grove.api.meta import Condition, ObjectMeta, Uid, Wire, is_condition_true
+from grove.api.meta import Condition, ObjectMeta, Uid, Wire, find_condition, is_condition_true
 from grove.api.podcliqueset import PodCliqueSet
-from grove.api.reasons import ConditionType
+from grove.api.reasons import ConditionType, Reason
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     GROUPS,
@@ -23,13 +23,16 @@ from grove.api.resources import (
     PODGANGS,
     PODS,
     SERVICES,
+    TOPOLOGY_BINDINGS,
     Resource,
 )
+from grove.backends.registry import SCHEDULERS, Backends
 from grove.cli.kinds import RESOURCES
 from grove.cli.options import Target
-from grove.controller.caches import Caches
+from grove.controller.caches import NODE_VIEW, Caches
 from grove.controller.failures import FailureBook
 from grove.controller.observe import Observer
+from grove.controller.offers import seen_features
 from grove.errors import Bug, UserError
 from grove.kube.client import Client
 from grove.kube.errors import ApiError
@@ -37,7 +40,7 @@ from grove.planner.actions import Create
 from grove.planner.explain import Explainer, told_failures
 from grove.planner.plan import plan
 from grove.planner.sentences import Sentence
-from grove.planner.snapshot import UNTIL_TOLD, Snapshot
+from grove.planner.snapshot import UNTIL_TOLD, Snapshot, Surroundings
 
 
 class _NodeStatus(Wire):
@@ -52,8 +55,13 @@ class _Node(Wire):
 async def explain(client: Client, now: datetime, namespace: str, target: Target) -> tuple[Sentence, ...]:
     pcs = await _set_of(client, namespace, target)
     caches, failures = Caches(), FailureBook()
-    observer = Observer(caches, failures, lambda _: None)
+    surroundings = Surroundings(
+        backends=Backends(enabled=SCHEDULERS, features=await seen_features(client)),
+        is_topology_aware=_is_topology_told(pcs),
+    )
+    observer = Observer(caches, failures, lambda _: None, surroundings=surroundings)
     await _read(client, pcs, caches)
+    observer.put_offers(surroundings.backends, await _read_scheduler(client, pcs, surroundings.backends, caches))
     uid = pcs.metadata.uid
     snapshot = _with_revision(
         _with_told_outage(_with_told_failures(_seen(observer, uid), observer, failures, uid, now)), now
@@ -105,6 +113,32 @@ async def _read(client: Client, pcs: PodCliqueSet, caches: Caches) -> None:
     for kind, listing in zip(kinds, listings, strict=True):
         store = caches.store(kind)
         store.apply_list(listing, store.begin_list())
+
+
+def _is_topology_told(pcs: PodCliqueSet) -> bool:
+    """Whether constraints are carried out depends on how the operator was set up; it wrote down that they are not."""
+    told = find_condition(pcs.status.conditions, ConditionType.TOPOLOGY_LEVELS_UNAVAILABLE)
+    return told is None or told.reason != Reason.TOPOLOGY_AWARE_SCHEDULING_DISABLED
+
+
+async def _read_scheduler(client: Client, pcs: PodCliqueSet, backends: Backends, caches: Caches) -> frozenset[str]:
+    """What the set's scheduler keeps, and what its topology is made of; returns the kinds that are not served."""
+    backend = backends.named(backends.name_for(pcs.spec))
+    missing: list[str] = []
+    kinds: tuple[Resource[Any], ...] = (*backend.mirrors, *backend.queues, TOPOLOGY_BINDINGS, NODE_VIEW)
+    for kind in kinds:
+        namespace = pcs.metadata.namespace if kind.namespaced else ""
+        store = caches.store(kind)
+        mark = store.begin_list()
+        try:
+            store.apply_list(await client.list(kind, namespace=namespace), mark)
+        except ApiError as error:
+            if error.is_not_found:
+                missing.append(kind.full_name)
+            # Not everybody who may see pods may see all of these.
+            elif error.code != 403:
+                raise
+    return frozenset(missing)
 
 
 def _with_told_failures(

@@ -20,7 +20,13 @@ from grove.api.operatorconfiguration import OperatorConfiguration
 from grove.cli.chance import fresh_random
 from grove.cli.log_lines import log_to_stderr
 from grove.cli.operator import OperatorWishes
-from grove.cli.operator_options import configuration_of, is_in_cluster, lease_options, webhook_options
+from grove.cli.operator_options import (
+    configuration_of,
+    controller_settings,
+    is_in_cluster,
+    lease_options,
+    webhook_options,
+)
 from grove.clock import Clock, LoopClock
 from grove.controller.app import Controller
 from grove.controller.fence import Fence, FencedTransport
@@ -31,7 +37,6 @@ from grove.controller.metrics import CONTENT_TYPE, Metrics
 from grove.controller.pace import PacedTransport
 from grove.controller.pages import Page, Pages, Query
 from grove.controller.profiling import profiling_pages
-from grove.controller.settings import Settings
 from grove.kube.client import Client
 from grove.kube.config import Access, find_access
 from grove.kube.http import HttpTransport
@@ -126,10 +131,7 @@ class _Operator:
             self._paced(FencedTransport(self._transport, fence)), self._metrics, self._health
         )
         client = Client(transport, self._clock, WriteLimiter(self._clock))
-        settings = Settings(
-            workers=self._configuration.controllers.workers,
-            holds_teardowns_in_outage=self._configuration.gang_termination.hold_in_mass_outage,
-        )
+        settings = controller_settings(self._configuration)
         controller = Controller(
             client, self._clock, Random(self._random.random()), settings, meter=self._metrics, is_logging=True
         )

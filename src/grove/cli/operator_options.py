@@ -8,7 +8,6 @@ from pathlib import Path
 from grove.admission.app import WebhookOptions
 from grove.admission.authorizer import AuthorizerOptions
 from grove.api.operatorconfiguration import (
-    DEFAULT_SCHEDULER,
     MANUAL,
     ConfigurationError,
     LeaderElection,
@@ -18,6 +17,7 @@ from grove.api.operatorconfiguration import (
 from grove.api.validation.settings import Settings as ValidationSettings
 from grove.cli.options import UsageError
 from grove.controller.leader import LeaseOptions
+from grove.controller.settings import Settings as ControllerSettings
 from grove.kube.config import SERVICE_ACCOUNT, Access
 
 SERVICE_ACCOUNT_NAME = "GROVE_OPERATOR_SERVICE_ACCOUNT_NAME"
@@ -41,6 +41,16 @@ def lease_options(election: LeaderElection, namespace: str) -> LeaseOptions:
         lease_seconds=election.lease_seconds,
         renew_seconds=election.renew_seconds,
         retry_seconds=election.retry_seconds,
+    )
+
+
+def controller_settings(configuration: OperatorConfiguration) -> ControllerSettings:
+    return ControllerSettings(
+        workers=configuration.controllers.workers,
+        schedulers=configuration.scheduler.enabled,
+        default_scheduler=configuration.scheduler.default_profile_name,
+        is_topology_aware=configuration.topology_aware_scheduling.enabled,
+        holds_teardowns_in_outage=configuration.gang_termination.hold_in_mass_outage,
     )
 
 
@@ -99,9 +109,8 @@ def _authorizer(
 
 
 def _validation(configuration: OperatorConfiguration) -> ValidationSettings:
-    profiles = [profile.name for profile in configuration.scheduler.profiles]
     return ValidationSettings(
-        schedulers=tuple(dict.fromkeys([DEFAULT_SCHEDULER, *profiles])),
+        schedulers=configuration.scheduler.enabled,
         default_scheduler=configuration.scheduler.default_profile_name,
         is_topology_aware=configuration.topology_aware_scheduling.enabled,
         is_mnnvl_enabled=configuration.network.auto_mnnvl_enabled,

@@ -2,7 +2,11 @@
 
 import asyncio
 from random import Random
+from typing import Any
 
+from grove.api.resources import TOPOLOGY_BINDINGS, Resource
+from grove.backends.native_groups import NativeFeatures
+from grove.backends.registry import Backends
 from grove.clock import Clock
 from grove.controller.caches import Caches
 from grove.controller.events import EventRecorder
@@ -12,9 +16,17 @@ from grove.controller.journal import Journal, LogJournal, NoJournal
 from grove.controller.loop import Loop
 from grove.controller.meter import Meter, NoMeter
 from grove.controller.observe import Observer
+from grove.controller.offers import find_features
 from grove.controller.queue import KeyQueue
 from grove.controller.settings import Settings
+from grove.controller.topology_loop import TopologyLoop, topology_kinds
 from grove.kube.client import Client
+from grove.kube.errors import ApiError
+from grove.kube.watch import Reflector
+from grove.planner.snapshot import Surroundings
+
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 30.0
 
 
 class Controller:
@@ -31,8 +43,12 @@ class Controller:
         journal: Journal | None = None,
         is_logging: bool = False,
     ) -> None:
+        self._client = client
         self._clock = clock
+        self._random = random
         self._settings = settings or Settings()
+        self._backends = Backends(enabled=self._settings.schedulers, default=self._settings.default_scheduler)
+        self._optional: dict[str, Reflector[Any]] = {}
         self.caches = Caches()
         self.failures = FailureBook()
         self.queue = KeyQueue(clock)
@@ -41,9 +57,22 @@ class Controller:
             self.failures,
             self.queue.add,
             holds_in_outage=self._settings.holds_teardowns_in_outage,
+            surroundings=Surroundings(backends=self._backends, is_topology_aware=self._settings.is_topology_aware),
         )
         self.recorder = EventRecorder(client, clock)
-        self._reflectors = self.caches.reflectors(client, clock, random)
+        # Set when the connection was lost: whoever answers next may be another server.
+        self._reconnected = asyncio.Event()
+        self._reflectors = self.caches.reflectors(client, clock, random, self._reconnected.set)
+        journal = journal or (LogJournal(self.caches) if is_logging else NoJournal())
+        self.topologies = TopologyLoop(
+            clock=clock,
+            caches=self.caches,
+            executor=Executor(client, self.caches, clock, self._settings),
+            recorder=self.recorder,
+            settings=self._settings,
+            journal=journal,
+            is_missing=self._is_missing,
+        )
         self.loop = Loop(
             clock=clock,
             queue=self.queue,
@@ -53,7 +82,7 @@ class Controller:
             recorder=self.recorder,
             settings=self._settings,
             meter=meter or NoMeter(),
-            journal=journal or (LogJournal(self.caches) if is_logging else NoJournal()),
+            journal=journal,
         )
 
     @property
@@ -63,7 +92,10 @@ class Controller:
 
     def unlisted(self) -> list[str]:
         """Resources that were never listed so far."""
-        return [plural for plural, reflector in self._reflectors.items() if not reflector.listed.is_set()]
+        return [
+            *(plural for plural, reflector in self._reflectors.items() if not reflector.listed.is_set()),
+            *(name for name, reflector in self._optional.items() if not reflector.answered.is_set()),
+        ]
 
     def watch_restarts(self) -> dict[str, int]:
         """By resource."""
@@ -74,8 +106,59 @@ class Controller:
             for reflector in self._reflectors.values():
                 tasks.create_task(reflector.run())
             tasks.create_task(self.recorder.run())
+            self._follow(tasks, TOPOLOGY_BINDINGS)
+            for kind in topology_kinds(self._settings).values():
+                self._follow(tasks, kind)
+            await self._find_offers(tasks)
             # What is not seen yet is not missing: nothing is planned before every kind was listed once.
             for reflector in self._reflectors.values():
                 await reflector.listed.wait()
+            for optional in self._optional.values():
+                await optional.answered.wait()
             for _ in range(self._settings.workers):
                 tasks.create_task(self.loop.work())
+            if self._settings.is_topology_aware:
+                tasks.create_task(self.topologies.run())
+            tasks.create_task(self._find_offers_again(tasks))
+
+    async def _find_offers(self, tasks: asyncio.TaskGroup) -> None:
+        """Ask the server what it offers, and follow the kinds that the backends need."""
+        features = await self._features()
+        self._backends = Backends(enabled=self._backends.enabled, default=self._backends.default, features=features)
+        for backend in self._backends.all():
+            for kind in (*backend.mirrors, *backend.queues):
+                self._follow(tasks, kind)
+        self._put_offers()
+
+    async def _features(self) -> NativeFeatures:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return await find_features(self._client)
+            except ApiError as error:
+                await self._clock.sleep(max(pause, error.retry_after or 0.0))
+                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    async def _find_offers_again(self, tasks: asyncio.TaskGroup) -> None:
+        """A server that comes back may be another one, with other features."""
+        while True:
+            await self._reconnected.wait()
+            self._reconnected.clear()
+            await self._find_offers(tasks)
+
+    def _follow(self, tasks: asyncio.TaskGroup, kind: Resource[Any]) -> None:
+        if kind.full_name not in self._optional:
+            reflector = self.caches.optional_reflector(
+                kind, self._client, self._clock, self._random, changed=self._put_offers
+            )
+            self._optional[kind.full_name] = reflector
+            tasks.create_task(reflector.run())
+
+    def _put_offers(self) -> None:
+        missing = frozenset(name for name, reflector in self._optional.items() if reflector.is_missing)
+        self.observer.put_offers(self._backends, missing)
+        self.topologies.wake_all()
+
+    def _is_missing(self, kind: Resource[Any]) -> bool:
+        reflector = self._optional.get(kind.full_name)
+        return reflector is None or reflector.is_missing

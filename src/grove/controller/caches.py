@@ -1,10 +1,12 @@
 """The caches the controller reads: one list + watch per kind, limited to what is ours where a label allows it."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from grove.api import labels
 from grove.api.controllerrevision import ControllerRevision
+from grove.api.mirror import Mirror
 from grove.api.node import Node
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
@@ -13,22 +15,33 @@ from grove.api.podgang import PodGang
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     GROUPS,
+    KAI_PODGROUPS,
+    KAI_QUEUES,
+    KAI_TOPOLOGIES,
+    NATIVE_COMPOSITES,
+    NATIVE_PODGROUPS,
     NODES,
     PODCLIQUES,
     PODCLIQUESETS,
     PODGANGS,
     PODS,
     SERVICES,
+    TOPOLOGY_BINDINGS,
+    VOLCANO_PODGROUPS,
+    VOLCANO_QUEUES,
     Resource,
 )
 from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.api.service import Service
+from grove.api.topologybinding import ClusterTopologyBinding
 from grove.clock import Clock
 from grove.kube.cache import Store
 from grove.kube.client import Client
 from grove.kube.watch import Reflector
 
 NODE_VIEW = NODES.viewed_as(Node)
+MIRRORS = (NATIVE_PODGROUPS, NATIVE_COMPOSITES, KAI_PODGROUPS, VOLCANO_PODGROUPS)
+QUEUES = (KAI_QUEUES, VOLCANO_QUEUES)
 _OURS = labels.selector({labels.MANAGED_BY: labels.MANAGED_BY_VALUE})
 
 
@@ -44,22 +57,33 @@ class Caches:
         self.services: Store[Service] = Store()
         self.revisions: Store[ControllerRevision] = Store()
         self.nodes: Store[Node] = Store()
-        self._by_plural: dict[str, Store[Any]] = {
-            PODCLIQUESETS.plural: self.sets,
-            PODCLIQUES.plural: self.cliques,
-            GROUPS.plural: self.groups,
-            PODGANGS.plural: self.gangs,
-            PODS.plural: self.pods,
-            SERVICES.plural: self.services,
-            CONTROLLER_REVISIONS.plural: self.revisions,
-            NODES.plural: self.nodes,
+        self.bindings: Store[ClusterTopologyBinding] = Store()
+        self.topologies: Store[Mirror] = Store()
+        # What schedulers keep of their own, by the full name of the kind.
+        self.mirrors: dict[str, Store[Mirror]] = {kind.full_name: Store() for kind in MIRRORS}
+        self.queues: dict[str, Store[Mirror]] = {kind.full_name: Store() for kind in QUEUES}
+        self._by_name: dict[str, Store[Any]] = {
+            PODCLIQUESETS.full_name: self.sets,
+            PODCLIQUES.full_name: self.cliques,
+            GROUPS.full_name: self.groups,
+            PODGANGS.full_name: self.gangs,
+            PODS.full_name: self.pods,
+            SERVICES.full_name: self.services,
+            CONTROLLER_REVISIONS.full_name: self.revisions,
+            NODES.full_name: self.nodes,
+            TOPOLOGY_BINDINGS.full_name: self.bindings,
+            KAI_TOPOLOGIES.full_name: self.topologies,
+            **self.mirrors,
+            **self.queues,
         }
 
     def store(self, resource: Resource[Any]) -> Store[Any]:
-        return self._by_plural[resource.plural]
+        return self._by_name[resource.full_name]
 
-    def reflectors(self, client: Client, clock: Clock, random: Random) -> dict[str, Reflector[Any]]:
-        """By the plural of what each follows."""
+    def reflectors(
+        self, client: Client, clock: Clock, random: Random, lost: Callable[[], None]
+    ) -> dict[str, Reflector[Any]]:
+        """Of the kinds that are always there, by the plural of what each follows. `lost`: that of sets was cut."""
         kinds: list[tuple[Resource[Any], str]] = [
             (PODCLIQUESETS, ""),
             (PODCLIQUES, _OURS),
@@ -72,7 +96,28 @@ class Caches:
         ]
         return {
             resource.plural: Reflector(
-                client, resource, self.store(resource), clock, Random(random.random()), label_selector=selector
+                client,
+                resource,
+                self.store(resource),
+                clock,
+                Random(random.random()),
+                label_selector=selector,
+                lost=lost if resource is PODCLIQUESETS else lambda: None,
             )
             for resource, selector in kinds
         }
+
+    def optional_reflector(
+        self, resource: Resource[Any], client: Client, clock: Clock, random: Random, changed: Callable[[], None]
+    ) -> Reflector[Any]:
+        """Of a kind that may not be served, or not yet."""
+        return Reflector(
+            client,
+            resource,
+            self.store(resource),
+            clock,
+            Random(random.random()),
+            label_selector=_OURS if resource.full_name in self.mirrors else "",
+            is_optional=True,
+            changed=changed,
+        )

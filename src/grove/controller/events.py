@@ -9,7 +9,7 @@ from collections import deque
 from datetime import datetime
 
 from grove.api.meta import JsonObject, Uid
-from grove.api.resources import EVENTS
+from grove.api.resources import EVENTS, TOPOLOGY_BINDINGS
 from grove.api.times import wire_time
 from grove.clock import Clock
 from grove.kube.client import Client
@@ -17,6 +17,9 @@ from grove.kube.errors import ApiError
 from grove.planner.actions import Emit
 
 COMPONENT = "podcliqueset-controller"
+TOPOLOGY_COMPONENT = "clustertopology-controller"
+# Where events about objects without a namespace are kept.
+HOME = "default"
 BURST = 25
 SECONDS_PER_TOKEN = 300.0
 NAMED_OBJECTS = 5
@@ -60,7 +63,7 @@ class EventRecorder:
     async def _write(self, emit: Emit) -> None:
         now = self._clock.now().replace(microsecond=0)
         body = build_event(emit, now)
-        namespace, name = emit.subject.namespace, body["metadata"]["name"]
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         try:
             await self._client.create(EVENTS, namespace, body)
         except ApiError as error:
@@ -100,13 +103,14 @@ def _joined(same: list[Emit]) -> Emit:
 
 def build_event(emit: Emit, now: datetime) -> JsonObject:
     subject = emit.subject
+    component = TOPOLOGY_COMPONENT if subject.kind == TOPOLOGY_BINDINGS.kind else COMPONENT
     seed = "\n".join((subject.uid, emit.reason, emit.message)).encode()
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
             "name": f"{subject.name}.{hashlib.blake2b(seed, digest_size=8).hexdigest()}",
-            "namespace": subject.namespace,
+            "namespace": subject.namespace or HOME,
         },
         "involvedObject": {
             "apiVersion": subject.api_version,
@@ -118,9 +122,9 @@ def build_event(emit: Emit, now: datetime) -> JsonObject:
         "reason": emit.reason,
         "message": emit.message[:1024],
         "type": emit.severity,
-        "source": {"component": COMPONENT},
-        "reportingComponent": COMPONENT,
-        "reportingInstance": COMPONENT,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": component,
         "firstTimestamp": wire_time(now),
         "lastTimestamp": wire_time(now),
         "count": 1,

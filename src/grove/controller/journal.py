@@ -91,6 +91,9 @@ class LogJournal:
     def _who(self, key: Uid) -> dict[str, str]:
         pcs = self._caches.sets.get(key)
         metadata = pcs.metadata if pcs is not None else self._gone.get(key)
+        binding = self._caches.bindings.get(key)
+        if binding is not None:
+            return {"topology_binding": binding.metadata.name}
         if metadata is None:
             return {"set_uid": key}
         return {"namespace": metadata.namespace, "set": metadata.name}

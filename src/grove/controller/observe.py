@@ -3,7 +3,8 @@
 Also the routing: which object wakes which set. Nothing is decided here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,17 +12,22 @@ import msgspec
 from grove.api import labels
 from grove.api.controllerrevision import ControllerRevision
 from grove.api.meta import HasMetadata, Uid
+from grove.api.mirror import Mirror
+from grove.api.node import Node
 from grove.api.pod import Pod, ended_well
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import PodGang
+from grove.api.resources import Resource
 from grove.api.scalinggroup import PodCliqueScalingGroup
+from grove.api.topologybinding import ClusterTopologyBinding
+from grove.backends.registry import Backends
 from grove.controller.caches import Caches
 from grove.controller.failures import FailureBook
 from grove.controller.outage import Outage
 from grove.kube.cache import Store
 from grove.planner.availability import is_group_updating
-from grove.planner.snapshot import SetContext, Snapshot, build_context
+from grove.planner.snapshot import NOWHERE, SetContext, Snapshot, Surroundings, build_context
 from grove.planner.views import CliqueView, ReplicaView, pod_index, view_clique
 
 Part = tuple[Uid, int]
@@ -50,7 +56,13 @@ class Observer:
     """Keeps views until their parts change; `wake` is told the uid of each set that something happened to."""
 
     def __init__(
-        self, caches: Caches, failures: FailureBook, wake: Callable[[Uid], None], *, holds_in_outage: bool = True
+        self,
+        caches: Caches,
+        failures: FailureBook,
+        wake: Callable[[Uid], None],
+        *,
+        holds_in_outage: bool = True,
+        surroundings: Surroundings = NOWHERE,
     ) -> None:
         self._caches = caches
         self._failures = failures
@@ -67,6 +79,9 @@ class Observer:
         self._strays: dict[Uid, dict[Uid, PodGang]] = {}
         # The stored revisions of a set, kept until one changes.
         self._revisions: dict[Uid, tuple[ControllerRevision, ...]] = {}
+        self._surroundings = surroundings
+        # Replaced, never changed: plans may hold on to it.
+        self._node_labels: Mapping[str, Mapping[str, str]] = {}
         self.touched_count = 0
         self._outage = Outage(caches.nodes, is_enabled=holds_in_outage, changed=self._wake_all)
         caches.sets.subscribe(self._set_changed)
@@ -75,6 +90,12 @@ class Observer:
         caches.pods.subscribe(self._pod_changed)
         caches.gangs.subscribe(self._gang_changed)
         caches.revisions.subscribe(self._revision_changed)
+        caches.nodes.subscribe(self._node_changed)
+        caches.bindings.subscribe(self._binding_changed)
+        for kind, store in caches.queues.items():
+            store.subscribe(partial(self._queue_changed, kind))
+        for store in caches.mirrors.values():
+            store.subscribe(self._mirror_changed)
         self._index("cliques", caches.cliques)
         self._index("groups", caches.groups)
         self._index("gangs", caches.gangs)
@@ -185,6 +206,41 @@ class Observer:
 
         store.subscribe(changed)
 
+    def _mirror_changed(self, old: Mirror | None, new: Mirror | None) -> None:
+        for owner in {one.metadata.controller_uid for one in (old, new) if one is not None}:
+            gang = self._caches.gangs.get(owner) if owner is not None else None
+            if gang is not None and gang.metadata.controller_uid is not None:
+                self._mark(gang.metadata.controller_uid, replica_index_of(gang))
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        before = {} if old is None else old.metadata.labels
+        after = {} if new is None else new.metadata.labels
+        if before != after:
+            named = {node.metadata.name: node.metadata.labels for node in self._caches.nodes.values()}
+            self._node_labels = {name: labels for name, labels in named.items() if labels}
+
+    def _binding_changed(self, old: ClusterTopologyBinding | None, new: ClusterTopologyBinding | None) -> None:
+        # What we write into its status concerns no set.
+        if old is None or new is None or old.spec != new.spec:
+            self._put_surroundings(bindings={one.metadata.name: one for one in self._caches.bindings.values()})
+
+    def _queue_changed(self, kind: str, old: Mirror | None, new: Mirror | None) -> None:
+        # Schedulers keep books on their queues all the time; sets care whether one is there and open.
+        if old is None or new is None or old.status.get("state") != new.status.get("state"):
+            queues = {**self._surroundings.surface.queues}
+            queues[kind] = {one.metadata.name: one for one in self._caches.queues[kind].values()}
+            self._put_surroundings(surface=msgspec.structs.replace(self._surroundings.surface, queues=queues))
+
+    def put_offers(self, backends: Backends, missing: frozenset[str]) -> None:
+        """What the server offers, whenever that is found out anew."""
+        surface = msgspec.structs.replace(self._surroundings.surface, missing=missing)
+        if (backends, missing) != (self._surroundings.backends, self._surroundings.surface.missing):
+            self._put_surroundings(backends=backends, surface=surface)
+
+    def _put_surroundings(self, **changes: object) -> None:
+        self._surroundings = msgspec.structs.replace(self._surroundings, **changes)
+        self._wake_all()
+
     def _wake_all(self) -> None:
         for pcs in self._caches.sets.values():
             self._wake(pcs.metadata.uid)
@@ -216,6 +272,7 @@ class Observer:
             strays=tuple(sorted(self._strays.get(set_uid, {}).values(), key=_name_of)),
             refused_ahead_count=self._refused_ahead_count(pcs),
             hold_until=self._outage.until,
+            node_labels=self._node_labels,
         )
 
     def _revisions_of(self, set_uid: Uid) -> tuple[ControllerRevision, ...]:
@@ -227,11 +284,15 @@ class Observer:
     def _state_of(self, pcs: PodCliqueSet) -> _SetState:
         state = self._sets.get(pcs.metadata.uid)
         if state is None:
-            state = self._sets[pcs.metadata.uid] = _SetState(build_context(pcs))
+            state = self._sets[pcs.metadata.uid] = _SetState(build_context(pcs, self._surroundings))
             for parts in self._parts.values():
                 state.dirty.update(dict.fromkeys(parts.get(pcs.metadata.uid, ())))
-        elif not _is_same_ask(state.context, pcs):
-            state.context = build_context(pcs)
+        elif not _is_same_ask(state.context, pcs) or state.context.surroundings is not self._surroundings:
+            known = state.context.backend.mirrors
+            state.context = build_context(pcs, self._surroundings)
+            if state.context.backend.mirrors != known:
+                # Views hold what a scheduler of another kind has of their gangs.
+                state.dirty.update(dict.fromkeys(state.views))
         return state
 
     def _refresh(self, state: _SetState, set_uid: Uid, index: int) -> None:
@@ -242,6 +303,8 @@ class Observer:
         for group in groups:
             cliques += self._caches.cliques.owned_by(group.metadata.uid)
         rolling = frozenset(group.metadata.uid for group in groups if is_group_updating(group))
+        gangs = sorted(self._children("gangs", part), key=_name_of)
+        kinds = state.context.backend.mirrors
         view = ReplicaView(
             index=index,
             cliques={
@@ -249,8 +312,9 @@ class Observer:
                 for c in sorted(cliques, key=_name_of)
             },
             groups={g.metadata.name: g for g in sorted(groups, key=_name_of)},
-            gangs={g.metadata.name: g for g in sorted(self._children("gangs", part), key=_name_of)},
+            gangs={g.metadata.name: g for g in gangs},
             services={s.metadata.name: s for s in self._children("services", part)},
+            mirrors={g.metadata.uid: found for g in gangs if (found := self._mirrors_of(g, kinds))},
             failures=self._failures.of(set_uid, index),
         )
         if index < state.replicas or view.has_anything:
@@ -258,6 +322,15 @@ class Observer:
         else:
             state.views.pop(index, None)
             self._failures.forget_replica(set_uid, index)
+
+    def _mirrors_of(
+        self, gang: PodGang, kinds: tuple[Resource[Mirror], ...]
+    ) -> tuple[tuple[Resource[Mirror], Mirror], ...]:
+        return tuple(
+            (kind, mirror)
+            for kind in kinds
+            for mirror in self._caches.mirrors[kind.full_name].owned_by(gang.metadata.uid)
+        )
 
     def _children(self, kind: str, part: Part) -> list[Any]:
         return list(self._parts[kind].get(part[0], {}).get(part[1], {}).values())

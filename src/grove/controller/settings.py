@@ -2,6 +2,8 @@
 
 import msgspec
 
+from grove.backends.native import DEFAULT_SCHEDULER
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # Sets visited at the same time.
@@ -13,6 +15,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pass_writes: int = 1000
     # A status that only counts waits this long for the next change.
     status_settle_seconds: float = 1.0
+    # Schedulers that sets may choose, and the one of a set that names none.
+    schedulers: tuple[str, ...] = (DEFAULT_SCHEDULER,)
+    default_scheduler: str = DEFAULT_SCHEDULER
+    # Whether topology constraints are carried out.
+    is_topology_aware: bool = True
     # While most nodes are not ready nothing is torn down.
     holds_teardowns_in_outage: bool = True
     # After an error that is not the set's fault.

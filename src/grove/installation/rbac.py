@@ -14,8 +14,13 @@ from grove.api.resources import (
     CONTROLLER_REVISIONS,
     EVENTS,
     GROUPS,
+    KAI_PODGROUPS,
+    KAI_QUEUES,
+    KAI_TOPOLOGIES,
     LEASES,
     MUTATING_WEBHOOKS,
+    NATIVE_COMPOSITES,
+    NATIVE_PODGROUPS,
     NODES,
     PODCLIQUES,
     PODCLIQUESETS,
@@ -25,6 +30,8 @@ from grove.api.resources import (
     SERVICES,
     TOPOLOGY_BINDINGS,
     VALIDATING_WEBHOOKS,
+    VOLCANO_PODGROUPS,
+    VOLCANO_QUEUES,
     Resource,
 )
 from grove.installation.labels import object_metadata
@@ -39,6 +46,9 @@ CERTIFICATE_ROLE = f"grove:system:{NAME}-certificate"
 _READ = ("get", "list", "watch")
 # A child is read again on a conflict, patched, and deleted alone or with its siblings.
 _CHILD = (*_READ, "create", "patch", "delete", "deletecollection")
+# What a scheduler sees of a gang: followed, and removed one by one.
+_MIRROR = (*_READ, "create", "patch", "delete")
+_MADE_ANEW = (*_READ, "create", "delete")
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +71,17 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cluster_rules(installation: Installation) -> tuple[Rule, ...]:
-    return (*_CONTROLLER, *_ADMISSION, *(() if installation.is_manual else _TRUST))
+    return (
+        *_CONTROLLER,
+        *scheduler_rules(installation),
+        *_ADMISSION,
+        *(() if installation.is_manual else _TRUST),
+    )
+
+
+def scheduler_rules(installation: Installation) -> tuple[Rule, ...]:
+    """What only an installation needs that has a profile of the scheduler."""
+    return tuple(rule for name in installation.configuration.scheduler.enabled for rule in _SCHEDULERS.get(name, ()))
 
 
 def lease_rules(installation: Installation) -> tuple[Rule, ...]:
@@ -132,6 +152,15 @@ _CONTROLLER = (
         "own what is made for them, where OwnerReferencesPermissionEnforcement is on",
         subresource="finalizers",
     ),
+    _rule(
+        (PODGANGS,),
+        ("update",),
+        "own what a scheduler sees of them, where OwnerReferencesPermissionEnforcement is on",
+        subresource="finalizers",
+    ),
+    _rule((NATIVE_PODGROUPS,), _MIRROR, "show the gangs to kube-scheduler, where it knows gangs"),
+    # Their specs never change.
+    _rule((NATIVE_COMPOSITES,), _MADE_ANEW, "show which cliques are a gang to kube-scheduler, where it knows gangs"),
     _rule((PODS, SERVICES), _CHILD, "make, ungate and remove pods, and the Services by which they find each other"),
     _rule(
         (CONTROLLER_REVISIONS,),
@@ -142,9 +171,27 @@ _CONTROLLER = (
     _rule((EVENTS,), ("get", "create", "patch"), "tell people what happened, and count repeats"),
 )
 _ADMISSION = (
-    _rule((TOPOLOGY_BINDINGS,), ("get",), "judge a set that names a topology"),
+    _rule((TOPOLOGY_BINDINGS,), _READ, "judge sets that name a topology, and find the node labels behind it"),
+    _rule((TOPOLOGY_BINDINGS,), ("patch",), "tell whether schedulers' own topologies agree", subresource="status"),
     _rule((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), ("list", "watch"), "see whether our webhooks are right"),
 )
+_SCHEDULERS: dict[str, tuple[Rule, ...]] = {
+    "kai-scheduler": (
+        _rule((KAI_PODGROUPS,), _MIRROR, "show the gangs to KAI"),
+        _rule((KAI_QUEUES,), _READ, "see whether the queue of a set is there"),
+        _rule((KAI_TOPOLOGIES,), _MIRROR, "show the topology of a ClusterTopologyBinding to KAI"),
+        _rule(
+            (TOPOLOGY_BINDINGS,),
+            ("update",),
+            "own what KAI sees of them, where OwnerReferencesPermissionEnforcement is on",
+            subresource="finalizers",
+        ),
+    ),
+    "volcano": (
+        _rule((VOLCANO_PODGROUPS,), _MIRROR, "show the gangs to Volcano"),
+        _rule((VOLCANO_QUEUES,), _READ, "see whether the queue of a set is there and open"),
+    ),
+}
 # Only where the certificate is our own.
 _TRUST = (
     _rule((MUTATING_WEBHOOKS,), ("patch",), "keep the CA bundle of our own webhooks right", names=MUTATING_NAMES),

@@ -128,6 +128,10 @@ class Store(Generic[T]):
             self._drop_confirmed(listing, version)
         self.is_listed = True
 
+    def apply_nothing(self) -> None:
+        """The kind is not served any more: nothing of it exists."""
+        self._start_over()
+
     def apply_partial_list(self, listing: Listing[T], mark: ListMark, where: Callable[[T], bool]) -> None:
         """A fresh list of a part: `where` says which of our objects should be in it. The rest is not touched."""
         version = int(listing.resource_version)
@@ -297,7 +301,7 @@ class Store(Generic[T]):
             self._forgotten = kept
 
     def _start_over(self) -> None:
-        """The server is behind what it told us before: it was put back to a backup, and its versions start again."""
+        """Nothing that we know holds any more: the server was put back to a backup, or dropped the kind."""
         self._horizon = _BEFORE_EVERYTHING
         self._forgotten.clear()
         self._missed.clear()

@@ -57,6 +57,28 @@ class Client:
         request = Request(method="GET", path=resource.path(namespace, name))
         return decode_object(resource, request, await self._send(request))
 
+    async def read(self, path: str) -> JsonObject | None:
+        """What stands at a path that is no object, such as a page of discovery; None: nothing that we may see."""
+        request = Request(method="GET", path=path)
+        response = await self._send(request)
+        if response.status in (403, 404):
+            return None
+        check(request, response)
+        try:
+            content = msgspec.json.decode(response.body)
+        except msgspec.DecodeError:
+            content = {}
+        return content if isinstance(content, dict) else {}
+
+    async def try_create(self, resource: Resource[Any], namespace: str, body: JsonObject) -> JsonObject:
+        """What a create would store, without storing it: shows which fields this server keeps."""
+        request = Request(
+            method="POST", path=resource.path(namespace), query={"dryRun": "All"}, body=msgspec.json.encode(body)
+        )
+        response = await self._send(request)
+        check(request, response)
+        return msgspec.json.decode(response.body, type=JsonObject)
+
     async def list(
         self,
         resource: Resource[T],

@@ -19,6 +19,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
     # As in HTTP; empty: JSON as it is.
     accept: str = ""
+    # The program that asks, as in a User-Agent; empty inside one process, where nobody wants to see managedFields.
+    program: str = ""
     # For a write that comes too late at some instant: asked last of all, when its bytes are about to leave.
     may_leave: Callable[[], bool] | None = None
 
@@ -46,3 +48,4 @@ class Transport(Protocol):
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"

@@ -4,6 +4,7 @@ The objects go to a `Store` (`cache.py`); who reacts to them is not known here.
 """
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import Generic, TypeVar, assert_never
 
@@ -63,7 +64,14 @@ class Reflector(Generic[T]):
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        is_optional: bool = False,
+        changed: Callable[[], None] = lambda: None,
+        lost: Callable[[], None] = lambda: None,
     ) -> None:
+        """An optional kind may not be served: then nothing of it exists. `changed` is called when that changes.
+
+        `lost` is called when a watch was cut: whoever answers next may be another server.
+        """
         self._client = client
         self._resource = resource
         self._store = store
@@ -72,9 +80,16 @@ class Reflector(Generic[T]):
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
+        self._is_optional = is_optional
+        self._changed = changed
+        self._lost = lost
         self._resource_version = ""
         self.listed = asyncio.Event()
         """Set when the first list was applied."""
+        self.answered = asyncio.Event()
+        """Set when the server listed the kind, or said that it does not know it."""
+        self.is_missing = False
+        """The server does not serve this kind; it is asked again, later and later."""
         self.restarts = 0
         """Watches that were refused, broke or fell silent; an orderly end is not counted."""
         self.unreadable_count = 0
@@ -108,11 +123,24 @@ class Reflector(Generic[T]):
                 field_selector=self._field_selector,
             )
         except ApiError as error:
+            if error.is_not_found and self._is_optional:
+                self._tell_served(is_missing=True)
             return self._back_off(ListAll(failures=state.failures + 1), error)
         self.unreadable_count += len(listing.unreadable)
         self._store.apply_list(listing, mark)
         self.listed.set()
+        self._tell_served(is_missing=False)
         return WatchFrom(resource_version=listing.resource_version, failures=state.failures)
+
+    def _tell_served(self, *, is_missing: bool) -> None:
+        is_news = is_missing != self.is_missing
+        if is_missing and is_news:
+            # Of a kind that is not there, there are no objects.
+            self._store.apply_nothing()
+        self.is_missing = is_missing
+        self.answered.set()
+        if is_news:
+            self._changed()
 
     async def _watch(self, state: WatchFrom) -> State:
         self._resource_version = state.resource_version
@@ -166,6 +194,7 @@ class Reflector(Generic[T]):
         if error is None:
             return WatchFrom(resource_version=self._resource_version) if is_stable else self._back_off(again)
         self.restarts += 1
+        self._lost()
         if error.is_gone and failures == 0:
             return ListAll(failures=1)
         if error.code in _RESUMABLE:

@@ -27,12 +27,13 @@ from grove.planner.blueprint import CliqueBlueprint, ReplicaBlueprint
 from grove.planner.deletion import plan_old_finalizers
 from grove.planner.gang_state import GangState
 from grove.planner.gangs import draw_gang_spec, plan_gang_object
+from grove.planner.mirrors import mirror_stages
 from grove.planner.objects import build_clique, build_group, build_service, build_service_spec, clique_template_patch
 from grove.planner.pod_build import PodMold
 from grove.planner.pod_deletes import delete_pod
 from grove.planner.pods import NewPod
 from grove.planner.recreation import Recreation, Recreations
-from grove.planner.refusals import is_about_pods, pods_failure_key
+from grove.planner.refusals import has_started, is_about_pods, pods_failure_key
 from grove.planner.rollout.replica_level import ReplicaRoll, Role
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView, ReplicaView, pod_index
@@ -107,9 +108,10 @@ def plan_builds(
     return (
         (*plan_old_finalizers(replica), *_plan_strangers(context, replica, blueprint)),
         *allowed,
+        *_plan_mirrors(states, retries),
         tuple(action for state in states for action in _plan_surplus(state, now)),
-        *(stage for state in states for stage in _plan_new_pods(state, retries, changing, now)),
-        tuple(action for state in states for action in _plan_ended(state, retries, changing, now)),
+        *(stage for state in states for stage in _plan_new_pods(context, state, retries, changing, now)),
+        tuple(action for state in states for action in _plan_ended(context, state, retries, changing, now)),
     )
 
 
@@ -284,7 +286,26 @@ def _plan_gang(
         yield action
 
 
-def _may_create_pods(state: GangState, retries: Retries, now: datetime) -> bool:
+def _plan_mirrors(states: tuple[GangState, ...], retries: Retries) -> tuple[Stage, Stage]:
+    """What the scheduler reads of the gangs; before any gate opens, and beside the pods."""
+    stages = [mirror_stages(state.gang, state.mirror) for state in states]
+    return (
+        tuple(action for deletes, _ in stages for action in deletes),
+        tuple(
+            action
+            for _, writes in stages
+            for action in writes
+            if not isinstance(action, Create) or retries.allow(action.failure_key)
+        ),
+    )
+
+
+def _may_create_pods(context: SetContext, state: GangState, retries: Retries, now: datetime) -> bool:
+    if context.hold and not has_started(state.views):
+        return False
+    # Where pods name a group of their scheduler, it is one of a gang that is stored.
+    if state.gang is None and context.backend.mirrors:
+        return False
     if not state.is_whole or (state.gang is not None and state.gang.metadata.is_leaving):
         return False
     # The gang names its pods first: while its own create waits, so do they.
@@ -293,9 +314,11 @@ def _may_create_pods(state: GangState, retries: Retries, now: datetime) -> bool:
     return state.refusal is None or state.refusal.retry_at <= now
 
 
-def _plan_new_pods(state: GangState, retries: Retries, changing: frozenset[str], now: datetime) -> tuple[Stage, Stage]:
+def _plan_new_pods(
+    context: SetContext, state: GangState, retries: Retries, changing: frozenset[str], now: datetime
+) -> tuple[Stage, Stage]:
     """Minima before extras, so that a server that refuses some leaves a gang its minimum."""
-    if not _may_create_pods(state, retries, now):
+    if not _may_create_pods(context, state, retries, now):
         return (), ()
     minima: list[Action] = []
     extras: list[Action] = []
@@ -303,7 +326,7 @@ def _plan_new_pods(state: GangState, retries: Retries, changing: frozenset[str],
         clique = state.cliques[name]
         if not pods.create or name in changing:
             continue
-        mold = PodMold(clique.clique)
+        mold = PodMold(clique, state.gang, context.backend)
         short = max(0, clique.min_available - clique.existing_count)
         for position, new in enumerate(pods.create):
             (minima if position < short else extras).append(_create_pod(clique, mold, new))
@@ -339,9 +362,11 @@ def _plan_surplus(state: GangState, now: datetime) -> Iterable[Action]:
                 yield delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)
 
 
-def _plan_ended(state: GangState, retries: Retries, changing: frozenset[str], now: datetime) -> Iterable[Action]:
+def _plan_ended(
+    context: SetContext, state: GangState, retries: Retries, changing: frozenset[str], now: datetime
+) -> Iterable[Action]:
     """After their replacements were created, which carry on the count of failures; never before."""
-    may_create = _may_create_pods(state, retries, now)
+    may_create = _may_create_pods(context, state, retries, now)
     for name, pods in state.pods.items():
         unreplaced = {} if may_create and name not in changing else {new.index: None for new in pods.create}
         for entry in pods.delete:

@@ -134,7 +134,12 @@ class Explainer:
         stuck = stuck_sentences(self._all_pods(), self._lost_nodes)
         update = update_sentences(about, self._snapshot.pcs, self._findings.get(about, ()))
         said = (*update, *causes, *told, *stuck) or self._fine(about, self._all_cliques())
-        return (*said, *run_sentences(about, self._snapshot.pcs, self._now), *self._unbuilt(about))
+        return (
+            *said,
+            *self._without_gangs(about),
+            *run_sentences(about, self._snapshot.pcs, self._now),
+            *self._unbuilt(about),
+        )
 
     def of_group(self, name: str) -> tuple[Sentence, ...]:
         about = f"podcliquescalinggroup/{name}"
@@ -250,6 +255,13 @@ class Explainer:
         )
         return (*found, next_step(about, "tried again, later and later, at least every 5 minutes.")) if found else ()
 
+    def _without_gangs(self, about: str) -> tuple[Sentence, ...]:
+        """What the scheduler does not carry out, as the operator found it."""
+        told = find_condition(self._snapshot.pcs.status.conditions, ConditionType.GANG_SCHEDULING_UNAVAILABLE)
+        if told is None or told.status != "True" or told.reason == Reason.NOT_OFFERED:
+            return ()
+        return (note(about, f"{told.message}."),)
+
     def _unbuilt(self, about: str) -> tuple[Sentence, ...]:
         return tuple(
             note(about, f"{field.path} is accepted but not carried out yet: {field.detail}.")
@@ -282,7 +294,8 @@ class Explainer:
         self, about: str, replica: ReplicaView, gang: GangBlueprint, views: tuple[CliqueView, ...]
     ) -> Story | None:
         return (
-            self._refusal(about, views)
+            self._not_offered(about, views)
+            or self._refusal(about, views)
             or self._obstacle(about, replica, gang)
             or self._behind_base(about, gang, views)
             or self._incomplete(about, replica, gang, views)
@@ -309,6 +322,16 @@ class Explainer:
             return rest
         told = cause(about, found.reason, f"{found.message}.")
         return Story(rank=rest.rank if rest else Rank.LOST, sentences=(told, *(rest.sentences if rest else ())))
+
+    def _not_offered(self, about: str, views: tuple[CliqueView, ...]) -> Story | None:
+        hold = self._snapshot.context.hold
+        if not hold or has_started(views):
+            return None
+        sentences = (
+            cause(about, FindingReason.NOT_OFFERED, f"{about} is not offered to its scheduler: {hold}."),
+            next_step(about, "no pod is made until then; it goes on by itself."),
+        )
+        return Story(rank=Rank.BROKEN, sentences=sentences)
 
     def _refusal(self, about: str, views: tuple[CliqueView, ...]) -> Story | None:
         found = self._finding(about, FindingReason.PODS_REFUSED)
@@ -412,8 +435,8 @@ class Explainer:
         pods = [pod for view in views for pod in view.active]
         questions: tuple[tuple[Wait, Callable[[str, list[Pod]], tuple[Sentence, ...]]], ...] = (
             (has_foreign_gate, foreign_gate_sentences),
-            (is_gated_by_us, own_gate_sentences),
-            (is_unplaced, unplaced_sentences),
+            (is_gated_by_us, self._own_gate),
+            (is_unplaced, self._unplaced),
             (is_unready, partial(unready_sentences, lost_nodes=self._lost_nodes)),
         )
         answers = [(is_so, say(about, found)) for is_so, say in questions if (found := [p for p in pods if is_so(p)])]
@@ -426,6 +449,24 @@ class Explainer:
         return Story(
             rank=Rank.LOST if lost else Rank.BLOCKED if is_blocked else Rank.EXTRAS, sentences=tuple(sentences)
         )
+
+    def _own_gate(self, about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
+        found = self._finding(self._gang_of(pods[0]), FindingReason.EXTRAS_WAIT, FindingReason.SCHEDULER_NOT_TOLD)
+        if found is None:
+            return own_gate_sentences(about, pods)
+        return (
+            cause(about, found.reason, f"{found.message}."),
+            next_step(about, "the operator opens their gate then, within seconds."),
+        )
+
+    def _unplaced(self, about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
+        """What the scheduler says of the gang, then what it says of its pods."""
+        found = self._finding(self._gang_of(pods[0]), FindingReason.DOES_NOT_FIT)
+        told = (cause(about, found.reason, f"there is no room for the gang. {found.message}."),) if found else ()
+        return (*told, *unplaced_sentences(about, pods))
+
+    def _gang_of(self, pod: Pod) -> str:
+        return f"podgang/{pod.metadata.labels.get(labels.PODGANG, '')}"
 
     def _countdown(self, lost: list[CliqueView]) -> list[Sentence]:
         """What a breach leads to and when: of the clique itself, or of its group when that is below its own minimum."""

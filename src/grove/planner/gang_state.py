@@ -1,12 +1,14 @@
-"""What was decided about each gang of a replica: its pods, its refusal, its gate. Read by whoever builds or reports."""
+"""What was decided about each gang of a replica: its pods, refusal and mirror. Read by whoever builds or reports."""
 
 from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 
+from grove.api.meta import Uid
 from grove.api.podgang import PodGang
 from grove.api.reasons import FindingReason
+from grove.backends.base import NO_MIRROR, MirrorPlan
 from grove.planner.actions import (
     Failure,
     Finding,
@@ -14,13 +16,15 @@ from grove.planner.actions import (
     earliest,
 )
 from grove.planner.blueprint import GangBlueprint, ReplicaBlueprint
+from grove.planner.domains import Homes
 from grove.planner.gangs import referenced_names
-from grove.planner.gates import GateVerdict, base_placement, gang_gate
 from grove.planner.looks import look_at
+from grove.planner.mirrors import mirror_failure_key, plan_mirror, pod_ask
 from grove.planner.pods import CliquePods, plan_pods
 from grove.planner.recreation import Recreations
 from grove.planner.refusals import Refusal, gang_refusal, pods_failure_key
-from grove.planner.views import CliqueView, ReplicaView
+from grove.planner.snapshot import SetContext
+from grove.planner.views import CliqueView, ReplicaView, pod_index
 
 
 class GangState(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +35,8 @@ class GangState(msgspec.Struct, frozen=True, kw_only=True):
     cliques: dict[str, CliqueView]
     pods: dict[str, CliquePods]
     refusal: Refusal | None
+    # What its scheduler has of it, and says.
+    mirror: MirrorPlan = NO_MIRROR
 
     @property
     def views(self) -> tuple[CliqueView, ...]:
@@ -47,10 +53,12 @@ class GangState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gang_states(
+    context: SetContext,
     replica: ReplicaView,
     blueprint: ReplicaBlueprint,
     recreations: Recreations,
     busy_gangs: frozenset[str],
+    homes: Homes,
     now: datetime,
     gangs_ahead_count: int,
 ) -> tuple[GangState, ...]:
@@ -62,11 +70,53 @@ def gang_states(
             continue
         current = replica.gangs.get(gang.name)
         cliques = {c.name: replica.cliques[c.name] for c in gang.cliques if recreations.is_present(replica, c)}
-        pods = {name: plan_pods(view, referenced_names(current, name), now) for name, view in cliques.items()}
+        pods = {
+            name: plan_pods(view, referenced_names(current, name), now, _stranded(context, current, view, homes))
+            for name, view in cliques.items()
+        }
         refusal = gang_refusal(tuple(cliques.values()), _still_refused(replica, pods), gangs_ahead_count=ahead)
         ahead += refusal is not None
-        states.append(GangState(blueprint=gang, gang=current, cliques=cliques, pods=pods, refusal=refusal))
+        states.append(
+            GangState(
+                blueprint=gang,
+                gang=current,
+                cliques=cliques,
+                pods=pods,
+                refusal=refusal,
+                mirror=plan_mirror(context, replica, gang, current, cliques),
+            )
+        )
     return tuple(states)
+
+
+def _stranded(context: SetContext, gang: PodGang | None, clique: CliqueView, homes: Homes) -> dict[Uid, str]:
+    """Pods that wait in a group of their scheduler, or for a domain, which is not theirs any more.
+
+    A pod names both for good.
+    """
+    if gang is None or gang.metadata.is_leaving:
+        return {}
+    group_of = context.backend.group_of
+    return {
+        **{pod.metadata.uid: "waits for a domain that its scope has left" for pod in homes.strayed(clique)},
+        **{
+            pod.metadata.uid: "names a scheduling group that is not kept any more"
+            for pod in clique.active
+            if not pod.is_scheduled and group_of(pod_ask(gang, clique, pod_index(pod))) != pod.group_name
+        },
+        **(_out_of_place(clique) if context.backend.can.mixes_extras else {}),
+    }
+
+
+def _out_of_place(clique: CliqueView) -> dict[Uid, str]:
+    """Pods above the minimum that wait while a place below it stays empty: only the places below make a gang."""
+    minimum = clique.min_available
+    taken = clique.done_indices.union(map(pod_index, clique.active))
+    empty_count = sum(index not in taken for index in range(minimum))
+    missing_count = max(0, clique.replicas - clique.existing_count)
+    above = [pod for pod in clique.active if pod_index(pod) >= minimum and not pod.is_scheduled]
+    count = max(0, empty_count - missing_count)
+    return {pod.metadata.uid: "is above the minimum, which is not whole" for pod in above[::-1][:count]}
 
 
 def _still_refused(replica: ReplicaView, pods: dict[str, CliquePods]) -> tuple[Failure, ...]:
@@ -87,51 +137,9 @@ def open_failures(
         *(f"podcliques/{c.name}" for c in blueprint.cliques if c.name not in replica.cliques),
         *(f"podgangs/{g.name}" for g in blueprint.gangs if g.name not in replica.gangs),
         *(pods_failure_key(name) for state in states for name, pods in state.pods.items() if pods.create),
+        *(mirror_failure_key(one.resource.full_name, one.name) for state in states for one in state.mirror.create),
     }
     return tuple(failure for failure in replica.failures if failure.key in wanted)
-
-
-class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods that wait behind one gate: those of a gang, or of a part of it that came back on its own."""
-
-    gang_name: str
-    gang: PodGang | None
-    cliques: tuple[CliqueView, ...]
-    verdict: GateVerdict
-
-
-def gates_of(states: tuple[GangState, ...]) -> tuple[Gate, ...]:
-    gates: list[Gate] = []
-    base: GateVerdict | None = None
-    for state in states:
-        is_refused = state.refusal is not None
-        verdict = gang_gate(state.views, clique_count=state.clique_count, is_refused=is_refused, base=base)
-        parts = _parts_of(state) if verdict.reason is FindingReason.GANG_STARTED else []
-        if len(parts) < 2:
-            gates.append(_gate(state, state.views, verdict))
-        else:
-            # Completeness guards the first placement of every part: one that was recreated waits for itself.
-            gates += [
-                _gate(state, views, gang_gate(views, clique_count=count, is_refused=is_refused, base=None))
-                for views, count in parts
-            ]
-        if state.blueprint.is_base:
-            base = base_placement(state.views, base_name=state.blueprint.name, clique_count=state.clique_count)
-    return tuple(gates)
-
-
-def _gate(state: GangState, cliques: tuple[CliqueView, ...], verdict: GateVerdict) -> Gate:
-    return Gate(gang_name=state.blueprint.name, gang=state.gang, cliques=cliques, verdict=verdict)
-
-
-def _parts_of(state: GangState) -> list[tuple[tuple[CliqueView, ...], int]]:
-    """The standalone cliques, and every group replica: what exists of each, and of how many cliques."""
-    parts: dict[tuple[str, int], list[str]] = {}
-    for clique in state.blueprint.cliques:
-        parts.setdefault((clique.group, clique.group_replica_index), []).append(clique.name)
-    return [
-        (tuple(state.cliques[name] for name in names if name in state.cliques), len(names)) for names in parts.values()
-    ]
 
 
 def fresh_looks(state: GangState) -> Iterable[FreshLook]:
@@ -143,6 +151,18 @@ def wake_of(state: GangState, now: datetime) -> datetime | None:
     if state.refusal:
         waits += [at for at in (state.refusal.retry_at, state.refusal.give_back_at) if at and at > now]
     return earliest(*waits)
+
+
+def mirror_findings(context: SetContext, state: GangState) -> Iterable[Finding]:
+    """What the scheduler says of a gang that it did not place, and what it does not carry out."""
+    about = f"podgang/{state.blueprint.name}"
+    if state.mirror.said and any(clique.placed_count < clique.min_available for clique in state.views):
+        first = state.mirror.said[0]
+        whose = f" about {first.clique}" if first.clique else ""
+        message = f"{context.backend.name}{whose}: {first.message}"
+        yield Finding(about=about, reason=FindingReason.DOES_NOT_FIT, message=message)
+    for words in state.mirror.unmet:
+        yield Finding(about=f"podcliqueset/{context.name}", reason=FindingReason.NOT_AS_A_GANG, message=words)
 
 
 def refusal_findings(state: GangState) -> Iterable[Finding]:

@@ -1,4 +1,6 @@
-"""PodGangs as their schedulers should see them: podgroups, minima and the names of their pods."""
+"""PodGangs as their schedulers should see them: podgroups, minima, the names of their pods, and their topology."""
+
+import msgspec
 
 from grove.api import labels
 from grove.api.meta import JsonObject, NamespacedName, to_wire
@@ -8,6 +10,7 @@ from grove.api.resources import PODGANGS
 from grove.planner.actions import Create, Emit, Patch
 from grove.planner.blueprint import GangBlueprint
 from grove.planner.objects import build_gang, mirrored
+from grove.planner.packing import TopologyParts, stored_parts, topology_parts
 from grove.planner.pods import CliquePods
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView
@@ -24,6 +27,7 @@ def referenced_names(gang: PodGang | None, clique_name: str) -> tuple[str, ...]:
 def draw_gang_spec(
     context: SetContext, gang: GangBlueprint, cliques: dict[str, CliqueView], pods: dict[str, CliquePods]
 ) -> PodGangSpec:
+    topology = topology_parts(context.topology, gang)
     return PodGangSpec(
         podgroups=tuple(
             PodGroup(
@@ -32,9 +36,12 @@ def draw_gang_spec(
                     NamespacedName(namespace=context.namespace, name=name) for name in pods[clique.name].names
                 ),
                 min_replicas=_minimum(cliques[clique.name]),
+                topology_constraint=topology.cliques.get(clique.name),
             )
             for clique in gang.cliques
         ),
+        topology_constraint=topology.constraint,
+        topology_constraint_group_configs=topology.group_configs,
         priority_class_name=context.spec.template.priority_class_name or None,
     )
 
@@ -42,6 +49,18 @@ def draw_gang_spec(
 def _minimum(clique: CliqueView) -> int:
     """What ended well and is gone cannot be placed: a scheduler that waited for it would wait for ever."""
     return max(0, clique.min_available - clique.done_and_gone_count)
+
+
+def _with_topology(spec: PodGangSpec, parts: TopologyParts) -> PodGangSpec:
+    return msgspec.structs.replace(
+        spec,
+        podgroups=tuple(
+            msgspec.structs.replace(group, topology_constraint=parts.cliques.get(group.name))
+            for group in spec.podgroups
+        ),
+        topology_constraint=parts.constraint,
+        topology_constraint_group_configs=parts.group_configs,
+    )
 
 
 def plan_gang_object(
@@ -75,6 +94,9 @@ def plan_gang_object(
                 names=(gang.name,),
             ),
         )
+    if context.topology.missing:
+        # What its constraints were is known, what they should be is not: pods that come back stay where they belong.
+        spec = _with_topology(spec, stored_parts(current.spec))
     own = {labels.INCARNATION: incarnation} if is_new_life else {}
     is_untold = labels.GENERATION_HASH not in current.metadata.labels
     # A gang of an older version says which revision it runs as soon as there is another.
@@ -97,9 +119,12 @@ def plan_gang_object(
 
 def _metadata_patch(context: SetContext, current: PodGang, own: dict[str, str]) -> JsonObject:
     """Labels of its own, and those and annotations of the set, that the gang does not show yet. Others' stay."""
-    pairs = {
+    pairs: dict[str, tuple[dict[str, str | None], dict[str, str]]] = {
         "labels": ({**mirrored(context.labels), **own}, current.metadata.labels),
-        "annotations": (mirrored(context.annotations), current.metadata.annotations),
+        "annotations": (
+            {**mirrored(context.annotations), **context.backend.gang_annotations, **_topology_name(context)},
+            current.metadata.annotations,
+        ),
     }
     changed = {
         field: {key: value for key, value in wanted.items() if known.get(key) != value}
@@ -109,6 +134,11 @@ def _metadata_patch(context: SetContext, current: PodGang, own: dict[str, str]) 
     return {"metadata": shown} if shown else {}
 
 
+def _topology_name(context: SetContext) -> dict[str, str | None]:
+    """Which topology the keys of its constraints come from; None: it has none."""
+    return {} if context.topology.missing else {labels.TOPOLOGY_NAME: context.topology.name or None}
+
+
 def _spec_patch(current: PodGangSpec, wanted: PodGangSpec) -> JsonObject:
     """Only what we own: fields a scheduler wrote stay."""
     patch: JsonObject = {}
@@ -116,4 +146,11 @@ def _spec_patch(current: PodGangSpec, wanted: PodGangSpec) -> JsonObject:
         patch["podgroups"] = [to_wire(group) for group in wanted.podgroups]
     if (current.priority_class_name or None) != wanted.priority_class_name:
         patch["priorityClassName"] = wanted.priority_class_name
+    if current.topology_constraint != wanted.topology_constraint:
+        # Nulls are kept: a merge patch takes out what is not said any more only by name.
+        patch["topologyConstraint"] = msgspec.to_builtins(wanted.topology_constraint)
+    if current.topology_constraint_group_configs != wanted.topology_constraint_group_configs:
+        patch["topologyConstraintGroupConfigs"] = [
+            to_wire(config) for config in wanted.topology_constraint_group_configs
+        ]
     return {"spec": patch} if patch else {}

@@ -4,7 +4,7 @@ spec/gang-scheduling.md, "Gang Scheduling Behavior": a base gang's pods wait unt
 a scaled gang's pods until the base gang is scheduled.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -15,9 +15,10 @@ from grove.api.podgang import PodGang
 from grove.api.reasons import FindingReason
 from grove.api.resources import PODS
 from grove.planner.actions import Finding, Patch, earliest
+from grove.planner.domains import NO_HOMES, Homes
 from grove.planner.gangs import referenced_names
 from grove.planner.refusals import has_started, is_below_minima
-from grove.planner.views import CliqueView
+from grove.planner.views import CliqueView, pod_index
 
 PATIENCE = timedelta(seconds=10)
 
@@ -39,7 +40,7 @@ def gang_gate(
     if has_started(cliques):
         return GateVerdict(may_go=True, reason=FindingReason.GANG_STARTED, message="the gang was placed before")
     if len(cliques) < clique_count:
-        return _closed(FindingReason.GANG_INCOMPLETE, f"{len(cliques)} of {clique_count} cliques exist")
+        return closed(FindingReason.GANG_INCOMPLETE, f"{len(cliques)} of {clique_count} cliques exist")
     missing = [clique for clique in cliques if clique.existing_count < clique.replicas]
     if not missing:
         return GateVerdict(may_go=True, reason=FindingReason.GANG_COMPLETE, message="every pod of the gang exists")
@@ -48,7 +49,7 @@ def gang_gate(
             may_go=True, reason=FindingReason.GANG_AT_MINIMUM, message="the minima exist and the rest is refused"
         )
     first = missing[0]
-    return _closed(
+    return closed(
         FindingReason.GANG_INCOMPLETE, f"{first.existing_count} of {first.replicas} pods of {first.name} exist"
     )
 
@@ -59,10 +60,10 @@ def base_placement(cliques: tuple[CliqueView, ...], *, base_name: str, clique_co
     Scheduled, not ready: waiting for ready dead-locks where devices come up only with the whole group.
     """
     if len(cliques) < clique_count:
-        return _closed(FindingReason.BASE_NOT_SCHEDULED, f"base gang {base_name} is not complete yet")
+        return closed(FindingReason.BASE_NOT_SCHEDULED, f"base gang {base_name} is not complete yet")
     for clique in cliques:
         if clique.placed_count < clique.min_available:
-            return _closed(
+            return closed(
                 FindingReason.BASE_NOT_SCHEDULED,
                 f"base gang {base_name} is not scheduled: {clique.name} has {clique.placed_count} "
                 f"of {clique.min_available} pods on nodes",
@@ -70,15 +71,25 @@ def base_placement(cliques: tuple[CliqueView, ...], *, base_name: str, clique_co
     return GateVerdict(may_go=True, reason=FindingReason.BASE_SCHEDULED, message=f"base gang {base_name} is scheduled")
 
 
-def plan_gates(gang: PodGang | None, cliques: tuple[CliqueView, ...], verdict: GateVerdict) -> tuple[Patch, ...]:
-    """Open the gates of pods that the stored gang references."""
-    if not verdict.may_go or gang is None:
+def plan_gates(
+    gang: PodGang | None,
+    cliques: tuple[CliqueView, ...],
+    verdict: GateVerdict,
+    *,
+    extras: GateVerdict | None = None,
+    homes: Homes = NO_HOMES,
+) -> tuple[Patch, ...]:
+    """Open the gates of pods that the stored gang references. `extras`: the verdict on those above the minimum."""
+    if gang is None:
         return ()
-    return tuple(
-        _open(pod, verdict)
-        for clique in cliques
-        for pod in _behind_gate(clique, frozenset(referenced_names(gang, clique.name)))
-    )
+    above = verdict if extras is None else extras
+    found: list[Patch] = []
+    for clique in cliques:
+        for pod in _behind_gate(clique, frozenset(referenced_names(gang, clique.name))):
+            decided = verdict if pod_index(pod) < clique.min_available else above
+            if decided.may_go:
+                found.append(_open(pod, decided, homes.selector(clique.name)))
+    return tuple(found)
 
 
 def gate_patience(cliques: Iterable[CliqueView]) -> datetime | None:
@@ -90,8 +101,11 @@ def gate_patience(cliques: Iterable[CliqueView]) -> datetime | None:
 
 def gate_finding(gang_name: str, cliques: tuple[CliqueView, ...], verdict: GateVerdict) -> tuple[Finding, ...]:
     gated = sum(pod.is_behind_our_gate for clique in cliques for pod in clique.active)
-    if verdict.may_go or not gated:
+    # What is not offered to the scheduler has no pods, and says so all the same.
+    if verdict.may_go or not (gated or verdict.reason is FindingReason.NOT_OFFERED):
         return ()
+    if not gated:
+        return (Finding(about=f"podgang/{gang_name}", reason=verdict.reason, message=verdict.message),)
     message = f"{gated} pods wait behind the gate: {verdict.message}"
     return (Finding(about=f"podgang/{gang_name}", reason=verdict.reason, message=message),)
 
@@ -100,8 +114,10 @@ def _behind_gate(clique: CliqueView, referenced: frozenset[str]) -> tuple[Pod, .
     return tuple(pod for pod in clique.active if pod.is_behind_our_gate and pod.metadata.name in referenced)
 
 
-def _open(pod: Pod, verdict: GateVerdict) -> Patch:
+def _open(pod: Pod, verdict: GateVerdict, home: Mapping[str, str]) -> Patch:
     others = [{"name": gate.name} for gate in pod.spec.scheduling_gates if gate.name != GATE]
+    # What the user wrote stays: a selector may only be added to.
+    selector = {key: value for key, value in home.items() if key not in pod.spec.node_selector}
     return Patch(
         resource=PODS,
         namespace=pod.metadata.namespace,
@@ -109,10 +125,10 @@ def _open(pod: Pod, verdict: GateVerdict) -> Patch:
         uid=pod.metadata.uid,
         # A merge patch replaces the list: it must be the list that was read, or another's gate could vanish.
         resource_version=pod.metadata.resource_version,
-        patch={"spec": {"schedulingGates": others}},
+        patch={"spec": {"schedulingGates": others, **({"nodeSelector": selector} if selector else {})}},
         reason=verdict.message,
     )
 
 
-def _closed(reason: FindingReason, message: str) -> GateVerdict:
+def closed(reason: FindingReason, message: str) -> GateVerdict:
     return GateVerdict(may_go=False, reason=reason, message=message)

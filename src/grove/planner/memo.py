@@ -117,6 +117,7 @@ class Memo:
                     role=targets.role_of(view, turn, restarts.get(view.index, 0)),
                     gangs_ahead_count=mine,
                     hold_until=snapshot.hold_until,
+                    node_labels=snapshot.node_labels,
                 )
                 self._put(position, plan, mine if view.failures else None)
             ahead += self._plans[position].refused_gang_count

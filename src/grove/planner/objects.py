@@ -13,8 +13,6 @@ from grove.planner.actions import Subject
 from grove.planner.blueprint import CliqueBlueprint, GangBlueprint, GroupBlueprint
 from grove.planner.snapshot import SetContext
 
-DEFAULT_SCHEDULER = "default-scheduler"
-
 
 def build_owner(owner: Subject) -> JsonObject:
     return {
@@ -194,7 +192,7 @@ def build_gang_metadata(context: SetContext, replica_index: int, gang: GangBluep
         **labels.default_labels(context.name),
         labels.COMPONENT: labels.COMPONENT_GANG,
         labels.SET_REPLICA_INDEX: str(replica_index),
-        labels.SCHEDULER_NAME: scheduler_name(context),
+        labels.SCHEDULER_NAME: context.backend.name,
         labels.INCARNATION: incarnation,
     }
     if gang.is_base:
@@ -203,7 +201,10 @@ def build_gang_metadata(context: SetContext, replica_index: int, gang: GangBluep
         gang_labels[labels.GROUP] = gang.group
         gang_labels[labels.GROUP_REPLICA_INDEX] = str(gang.group_replica_index)
         gang_labels[labels.BASE_PODGANG] = gang.base_gang
-    return {"name": gang.name, "labels": gang_labels, "annotations": mirrored(context.annotations)}
+    annotations = {**mirrored(context.annotations), **context.backend.gang_annotations}
+    if context.topology.name:
+        annotations[labels.TOPOLOGY_NAME] = context.topology.name
+    return {"name": gang.name, "labels": gang_labels, "annotations": annotations}
 
 
 def build_gang(
@@ -211,12 +212,6 @@ def build_gang(
 ) -> JsonObject:
     metadata = build_gang_metadata(context, replica_index, gang, incarnation)
     return build_object(PODGANGS, metadata, context.subject, spec)
-
-
-def scheduler_name(context: SetContext) -> str:
-    """One scheduler per set: the first that a clique names."""
-    asked = (clique.spec.pod_spec.get("schedulerName") for clique in context.spec.template.cliques)
-    return next((str(name) for name in asked if name), DEFAULT_SCHEDULER)
 
 
 def mirrored(mapping: dict[str, str]) -> dict[str, str]:

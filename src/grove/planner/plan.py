@@ -95,6 +95,7 @@ def _add_up(snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan], course: Cou
         newest_hash=targets.newest.generation_hash if targets.newest and targets.wanted else "",
         is_on_delete=targets.is_on_delete,
         held_count=sum(replica.held_count for replica in busy),
+        unmet=tuple(dict.fromkeys(words for replica in busy for words in replica.unmet)),
     )
 
 

@@ -27,6 +27,12 @@ def is_unplaced(pod: Pod) -> bool:
     return not pod.is_scheduled and not pod.spec.scheduling_gates
 
 
+def is_told_full(pod: Pod) -> bool:
+    """Its scheduler said that no node has room for it."""
+    told = None if pod.is_scheduled else find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
+    return told is not None and told.reason == Reason.UNSCHEDULABLE
+
+
 def is_unready(pod: Pod) -> bool:
     return pod.is_scheduled and not pod.is_ready
 

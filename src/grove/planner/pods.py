@@ -3,14 +3,15 @@
 Not here: when a gate goes (`gates.py`), what happens when the server refuses pods (`refusals.py`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from math import inf
+from types import MappingProxyType
 
 import msgspec
 
 from grove.api import labels, names
-from grove.api.meta import find_condition
+from grove.api.meta import Uid, find_condition
 from grove.api.pod import Pod
 from grove.planner.actions import earliest
 from grove.planner.views import CliqueView, pod_index, template_hash_of
@@ -51,9 +52,20 @@ class CliquePods(msgspec.Struct, frozen=True, kw_only=True):
     wake_at: datetime | None = None
 
 
-def plan_pods(clique: CliqueView, referenced: tuple[str, ...], now: datetime) -> CliquePods:
-    """Make the pods of a clique as many as it asks for; `referenced` is what its gang names today."""
+def plan_pods(
+    clique: CliqueView, referenced: tuple[str, ...], now: datetime, stranded: Mapping[Uid, str] = MappingProxyType({})
+) -> CliquePods:
+    """Make the pods of a clique as many as it asks for; `referenced` is what its gang names today.
+
+    `stranded` are pods that no scheduler will place, and why: they are made anew.
+    """
     keepers, surplus = _one_per_index(clique, frozenset(referenced))
+    surplus += [
+        PodToDelete(pod=pod, reason=f"pod {pod.metadata.name} {stranded[pod.metadata.uid]}")
+        for pod in keepers.values()
+        if pod.metadata.uid in stranded
+    ]
+    keepers = {index: pod for index, pod in keepers.items() if pod.metadata.uid not in stranded}
     surplus += _above_count(keepers, clique.replicas, frozenset(referenced), clique.template_hash)
     given_up = {entry.pod.metadata.uid for entry in surplus}
     kept = {index: pod for index, pod in keepers.items() if pod.metadata.uid not in given_up}

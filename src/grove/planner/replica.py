@@ -5,6 +5,7 @@ The order of the story is here; each question is answered in its own file.
 
 from collections.abc import Iterable
 from datetime import datetime
+from types import MappingProxyType
 
 import msgspec
 
@@ -30,17 +31,20 @@ from grove.planner.availability import is_available
 from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint, draw_replica
 from grove.planner.builds import Retries, plan_builds
 from grove.planner.deletion import plan_old_finalizers
+from grove.planner.domains import Homes
+from grove.planner.gang_gates import extras_wake, gate_findings, gates_of
 from grove.planner.gang_state import (
     GangState,
     fresh_looks,
     gang_states,
-    gates_of,
+    mirror_findings,
     open_failures,
     refusal_findings,
     wake_of,
 )
-from grove.planner.gates import gate_finding, gate_patience, plan_gates
+from grove.planner.gates import gate_patience, plan_gates
 from grove.planner.group_removals import plan_group_replica_removals
+from grove.planner.packing import required_scopes
 from grove.planner.recreation import Recreations, plan_close, plan_recreation_deletes, recreation_findings
 from grove.planner.removal import is_marked, plan_replica_removal
 from grove.planner.rollout.acts import plan_update_deletes, plan_update_intents, update_findings
@@ -56,7 +60,7 @@ from grove.planner.rollout.replica_level import (
     standing,
 )
 from grove.planner.rollout.waits import Wait
-from grove.planner.snapshot import SetContext
+from grove.planner.snapshot import NodeLabels, SetContext
 from grove.planner.status import (
     clique_status,
     gang_health,
@@ -85,6 +89,8 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Failure, ...] = ()
     # Teardowns that are due and held.
     held_count: int = 0
+    # What its scheduler does not carry out, in words.
+    unmet: tuple[str, ...] = ()
     # Something of it runs an older template than the newest, or its base gang says so.
     is_outdated: bool = False
     standing: Standing = Standing.HEALTHY
@@ -108,6 +114,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
             or self.findings
             or self.waiting_gangs
             or self.failures
+            or self.unmet
             or self.wake_at is not None
         )
 
@@ -120,6 +127,7 @@ def plan_replica(
     role: Role = NO_ROLE,
     gangs_ahead_count: int = 0,
     hold_until: datetime | None = None,
+    node_labels: NodeLabels = MappingProxyType({}),
 ) -> ReplicaPlan:
     base_name = names.replica_name(context.name, replica.index)
     if replica.index >= context.spec.replicas:
@@ -145,14 +153,19 @@ def plan_replica(
         # With most nodes out, what is not ready is more likely out of reach than of no use.
         roll = held(roll, hold_until)
     fresh = freshness(context, replica, blueprint, now)
-    states = gang_states(replica, blueprint, recreations, removals.busy_gangs, now, gangs_ahead_count)
+    homes = Homes(required_scopes(context.topology, blueprint), replica.cliques, node_labels)
+    states = gang_states(context, replica, blueprint, recreations, removals.busy_gangs, homes, now, gangs_ahead_count)
     is_turn_done = role.is_turn and roll.is_done and not fresh.is_outdated
     failures = open_failures(replica, blueprint, states)
     wait = (_refused_wait(states, failures) or roll.wait) if role.is_turn else None
     retries = Retries(failures, now)
     builds = plan_builds(context, replica, blueprint, recreations, states, retries, role, roll, now)
-    waiting = gates_of(states)
-    gates = tuple(patch for gate in waiting for patch in plan_gates(gate.gang, gate.cliques, gate.verdict))
+    waiting = gates_of(context, states, now)
+    gates = tuple(
+        patch
+        for gate in waiting
+        for patch in plan_gates(gate.gang, gate.cliques, gate.verdict, extras=gate.extras, homes=homes)
+    )
     patience_ends_at = gate_patience(clique for state in states for clique in state.views) if gates else None
     deletes, old_gone_at = (
         plan_restart_deletes(context, replica, blueprint, recreations, now)
@@ -186,7 +199,8 @@ def plan_replica(
             *(update_findings(context, replica, wait, now) if role.is_turn and not is_turn_done else ()),
             *recreation_findings(blueprint, recreations),
             *removals.findings,
-            *(f for gate in waiting for f in gate_finding(gate.gang_name, gate.cliques, gate.verdict)),
+            *gate_findings(waiting),
+            *(finding for state in states for finding in mirror_findings(context, state)),
             *(f for s in states for f in refusal_findings(s)),
             *retries.findings,
         ),
@@ -197,6 +211,7 @@ def plan_replica(
             fresh.wake_at,
             old_gone_at,
             patience_ends_at if gates_rank is Rank.GATES else None,
+            extras_wake(context, states, waiting, now),
             *(wake_of(state, now) for state in states),
         ),
         is_available=_is_replica_available(context, replica, blueprint),
@@ -205,6 +220,7 @@ def plan_replica(
         refused_gang_count=sum(state.refusal is not None for state in states),
         failures=failures,
         held_count=terminations.held_count,
+        unmet=tuple(dict.fromkeys(words for state in states for words in state.mirror.unmet)),
         is_outdated=fresh.is_outdated,
         standing=standing(replica) if fresh.is_outdated else Standing.HEALTHY,
         is_turn_done=is_turn_done,
@@ -288,7 +304,8 @@ def _plan_statuses(
         ]
         found += _old_statuses(context, replica, state, now)
         if state.gang is not None and not state.gang.metadata.is_leaving:
-            found.append(gang_status(state.gang, gang_health(state.gang, state.views, state.clique_count), now))
+            health = gang_health(state.gang, state.views, state.clique_count, state.mirror.said)
+            found.append(gang_status(state.gang, health, now, state.mirror.said))
     for group in blueprint.groups:
         current = replica.groups.get(group.name)
         if current is not None and not current.metadata.is_leaving:

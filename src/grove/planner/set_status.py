@@ -17,10 +17,12 @@ from grove.api.podcliqueset import (
     SetPhase,
     SetRollingUpdateProgress,
 )
-from grove.api.reasons import ConditionType, Reason
+from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import PODCLIQUESETS
 from grove.api.times import ceil_second
-from grove.planner.actions import Failure, StatusWrite, Urgency
+from grove.backends.native import DEFAULT_SCHEDULER
+from grove.planner.actions import Emit, Failure, Severity, StatusWrite, Urgency
+from grove.planner.availability import Verdict
 from grove.planner.rollout.set_level import RollFacts, roll_set, set_update_progress
 from grove.planner.snapshot import SetContext, Snapshot
 from grove.planner.status_writes import urgency_of, with_condition, without_condition, write_status, yes
@@ -39,6 +41,8 @@ class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Failure, ...]
     # Teardowns that are due and held.
     held_count: int = 0
+    # What its scheduler does not carry out, in words.
+    unmet: tuple[str, ...] = ()
     # How its update stands; None: nobody looked, so what was known last stays.
     roll: RollFacts | None = None
     # How the run of a training set stands.
@@ -52,9 +56,16 @@ class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
 def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrite | None:
     pcs, context = snapshot.pcs, snapshot.context
     old = pcs.status
-    conditions = _with_unbuilt(context, old.conditions, now)
+    conditions = _with_topology(context, old.conditions, now)
+    conditions = _with_unbuilt(context, conditions, now)
     conditions = _with_failures(context, conditions, facts.failures, now)
     conditions = _with_held(conditions, facts.held_count, now)
+    gangs = _gang_scheduling(context, facts)
+    conditions = (
+        with_condition(conditions, ConditionType.GANG_SCHEDULING_UNAVAILABLE, gangs, now)
+        if gangs is not None
+        else without_condition(conditions, ConditionType.GANG_SCHEDULING_UNAVAILABLE)
+    )
     progress, counts = old.rolling_update_progress, old.update_progress
     if facts.roll is not None:
         progress = roll_set(pcs, facts.newest_hash, facts.roll, is_on_delete=facts.is_on_delete, now=now)
@@ -81,10 +92,34 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
     # Whose turn it is, and what the turn aims at, is known before anything is done about it.
     is_fact = _turn(old) != _turn(status) or _course(old) != _course(status)
     write = write_status(PODCLIQUESETS, pcs.metadata, old, status, urgency_of(is_fact=is_fact, is_news=is_news))
-    if write is None or facts.course is None:
-        return write
-    told = announcements(pcs, context, facts.course)
-    return msgspec.structs.replace(write, on_success=(*write.on_success, *told))
+    if write is None:
+        return None
+    told = announcements(pcs, context, facts.course) if facts.course is not None else ()
+    return msgspec.structs.replace(
+        write, on_success=(*write.on_success, *_warning(context, old.conditions, gangs), *told)
+    )
+
+
+def _gang_scheduling(context: SetContext, facts: SetFacts) -> Verdict | None:
+    """What stands between the set and its gangs: said in the condition, and once in an event."""
+    if context.hold:
+        return yes(Reason.NOT_OFFERED, context.hold)
+    if not facts.unmet:
+        return None
+    reason = Reason.NO_GANG_SCHEDULING if context.backend.name == DEFAULT_SCHEDULER else Reason.NOT_AS_ASKED
+    return yes(reason, "; ".join(facts.unmet))
+
+
+def _warning(context: SetContext, before: tuple[Condition, ...], verdict: Verdict | None) -> tuple[Emit, ...]:
+    known = find_condition(before, ConditionType.GANG_SCHEDULING_UNAVAILABLE)
+    if verdict is None or (known is not None and (known.reason, known.message) == (verdict.reason, verdict.message)):
+        return ()
+    by_reason: dict[str, EventReason] = {
+        Reason.NOT_OFFERED: EventReason.NOT_OFFERED,
+        Reason.NOT_AS_ASKED: EventReason.NOT_AS_ASKED,
+    }
+    reason = by_reason.get(verdict.reason, EventReason.NO_GANG_SCHEDULING)
+    return (Emit(subject=context.subject, reason=reason, message=verdict.message, severity=Severity.WARNING),)
 
 
 def _phase(snapshot: Snapshot, facts: SetFacts) -> str:
@@ -148,6 +183,13 @@ def _with_held(conditions: tuple[Condition, ...], held_count: int, now: datetime
     return with_condition(conditions, ConditionType.TEARDOWN_HELD, yes(Reason.MASS_OUTAGE, message), now)
 
 
+def _with_topology(context: SetContext, conditions: tuple[Condition, ...], now: datetime) -> tuple[Condition, ...]:
+    type_, verdict = ConditionType.TOPOLOGY_LEVELS_UNAVAILABLE, context.topology.verdict
+    if verdict is None:
+        return without_condition(conditions, type_)
+    return with_condition(conditions, type_, verdict, now, generation=context.generation)
+
+
 def _with_unbuilt(context: SetContext, conditions: tuple[Condition, ...], now: datetime) -> tuple[Condition, ...]:
     if not context.unbuilt:
         return without_condition(conditions, ConditionType.FIELDS_NOT_CARRIED_OUT)
@@ -179,6 +221,8 @@ ERROR_CODES = {
     "services": "ERR_SYNC_PODCLIQUESET_SERVICE",
     "controllerrevisions": "ERR_CREATE_CONTROLLERREVISION",
 }
+# What a scheduler keeps of a gang, whatever its kind.
+MIRROR_ERROR_CODE = "ERR_SYNC_PODGANG_WITH_SCHEDULER"
 
 
 def _last_errors(
@@ -186,8 +230,12 @@ def _last_errors(
 ) -> tuple[LastError, ...]:
     known = {(error.code, error.description): error for error in old}
     found = [("ERR_INVALID_SPEC", str(error)) for error in context.errors]
-    found += [(ERROR_CODES[failure.key.partition("/")[0]], f"{failure.key}: {failure.message}") for failure in failures]
+    found += [(_code_of(failure), f"{failure.key}: {failure.message}") for failure in failures]
     return tuple(
         known.get(error) or LastError(code=error[0], description=error[1], observed_at=ceil_second(now))
         for error in found[:LISTED_ERRORS]
     )
+
+
+def _code_of(failure: Failure) -> str:
+    return ERROR_CODES.get(failure.key.partition("/")[0], MIRROR_ERROR_CODE)

@@ -1,5 +1,6 @@
 """One set's views and its surroundings: all that a plan may rest on, besides the time."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -19,14 +20,35 @@ from grove.api.podcliqueset import (
 from grove.api.podgang import PodGang
 from grove.api.resources import PODCLIQUESETS
 from grove.api.template_hash import generation_hash, template_hash
+from grove.api.topologybinding import ClusterTopologyBinding
 from grove.api.unbuilt import UnbuiltField, unbuilt_fields
-from grove.api.validation.podcliqueset import validate_podcliqueset
+from grove.api.validation.podcliqueset import validate_stored_podcliqueset
 from grove.api.validation.settings import Settings
+from grove.backends.base import Backend, SetAsk, Surface
+from grove.backends.native_groups import NativeFeatures
+from grove.backends.registry import Backends
 from grove.planner.actions import Failure, Subject, subject_of
+from grove.planner.topology import Topology, resolve_topology
 from grove.planner.views import ReplicaView
+
+# By the name of the node.
+NodeLabels = Mapping[str, Mapping[str, str]]
 
 # A hold that ends when somebody says so, not at a time.
 UNTIL_TOLD = datetime.max.replace(tzinfo=UTC)
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for all sets: the settings of the installation, and what the cluster offers. Changes rarely."""
+
+    backends: Backends = Backends(features=NativeFeatures(reads_gangs=True))
+    surface: Surface = Surface()
+    # ClusterTopologyBindings by name.
+    bindings: Mapping[str, ClusterTopologyBinding] = {}
+    is_topology_aware: bool = False
+
+
+NOWHERE = Surroundings()
 
 
 class SetContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +70,12 @@ class SetContext(msgspec.Struct, frozen=True, kw_only=True):
     stored_templates: dict[str, dict[str, CliqueTemplate]]
     errors: tuple[FieldError, ...]
     unbuilt: tuple[UnbuiltField, ...]
+    surroundings: Surroundings
+    # Who schedules its pods.
+    backend: Backend
+    topology: Topology
+    # What must be there before a new gang of the set is offered to its scheduler, and is not; "": nothing.
+    hold: str = ""
 
     @property
     def name(self) -> str:
@@ -87,15 +115,20 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     refused_ahead_count: int = 0
     # Until then nothing is torn down: so many nodes are out that the network is more likely at fault than every gang.
     hold_until: datetime | None = None
+    # Where pods that are placed have their home.
+    node_labels: NodeLabels = {}
 
 
-def build_context(observed: PodCliqueSet) -> SetContext:
+def build_context(observed: PodCliqueSet, surroundings: Surroundings = NOWHERE) -> SetContext:
     """Prepare a set. Defaults are filled in here too: it may have come past a cluster without our admission."""
     pcs = msgspec.convert(default_podcliqueset(to_wire(observed)), PodCliqueSet)
     template = pcs.spec.template
     standalone, members = arrange_cliques(template)
     generation = generation_hash(template)
     hashes = {clique.name: template_hash(clique, template.priority_class_name) for clique in template.cliques}
+    backend = surroundings.backends.named(surroundings.backends.name_for(pcs.spec))
+    topology = resolve_topology(template, surroundings.bindings, is_enabled=surroundings.is_topology_aware)
+    ask = set_ask(pcs)
     return SetContext(
         subject=subject_of(PODCLIQUESETS, pcs.metadata),
         generation=pcs.metadata.generation,
@@ -109,9 +142,34 @@ def build_context(observed: PodCliqueSet) -> SetContext:
         generation_hash=generation,
         newest_generation_hash=generation,
         stored_templates={},
-        errors=validate_podcliqueset(pcs, Settings()),
+        errors=(*validate_stored_podcliqueset(pcs, Settings()), *backend.errors(pcs)),
         unbuilt=unbuilt_fields(pcs),
+        surroundings=surroundings,
+        backend=backend,
+        topology=topology,
+        hold=_missing_kind(backend, surroundings.surface)
+        or backend.hold(ask, surroundings.surface)
+        or topology.missing,
     )
+
+
+def set_ask(pcs: PodCliqueSet) -> SetAsk:
+    metadata = pcs.metadata
+    return SetAsk(
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        labels=metadata.labels,
+        annotations=metadata.annotations,
+        spec=pcs.spec,
+    )
+
+
+def _missing_kind(backend: Backend, surface: Surface) -> str:
+    missing = [kind.full_name for kind in backend.mirrors if kind.full_name in surface.missing]
+    if not missing:
+        return ""
+    return f"scheduler {backend.name} needs {missing[0]}, which this cluster does not serve: install {backend.name}"
 
 
 def arrange_cliques(

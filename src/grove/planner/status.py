@@ -11,6 +11,7 @@ from grove.api.meta import (
     Condition,
     ConditionStatus,
     ObjectMeta,
+    find_condition,
     is_condition_true,
 )
 from grove.api.podclique import CliqueRollingUpdateProgress
@@ -18,10 +19,11 @@ from grove.api.podcliqueset import (
     GroupConfig,
 )
 from grove.api.podgang import GangPhase, PodGang, PodGangStatus
-from grove.api.reasons import ConditionType, Reason
+from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS
 from grove.api.scalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup
-from grove.planner.actions import StatusWrite
+from grove.backends.base import Said
+from grove.planner.actions import Emit, Severity, StatusWrite, subject_of
 from grove.planner.availability import (
     Verdict,
     clique_breach,
@@ -198,7 +200,10 @@ class GangHealth(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[tuple[ConditionType, Verdict], ...]
 
 
-def gang_health(gang: PodGang, cliques: Sequence[CliqueView], clique_count: int) -> GangHealth:
+def gang_health(
+    gang: PodGang, cliques: Sequence[CliqueView], clique_count: int, said: Sequence[Said] = ()
+) -> GangHealth:
+    """`said` is what the scheduler says of it."""
     created = len(cliques) == clique_count and all(c.existing_count >= c.replicas for c in cliques)
     is_initialized = created or is_condition_true(gang.status.conditions, ConditionType.INITIALIZED)
     unscheduled = _first_below(cliques, clique_count, lambda c: c.placed_count, "scheduled")
@@ -218,7 +223,7 @@ def gang_health(gang: PodGang, cliques: Sequence[CliqueView], clique_count: int)
             ),
             (
                 ConditionType.SCHEDULED,
-                no(Reason.MINIMUM_NOT_SCHEDULED, unscheduled)
+                no(Reason.MINIMUM_NOT_SCHEDULED, _with_words(unscheduled, said))
                 if unscheduled
                 else yes(Reason.MINIMUM_SCHEDULED, "every podgroup has its minimum on nodes"),
             ),
@@ -238,6 +243,10 @@ def gang_health(gang: PodGang, cliques: Sequence[CliqueView], clique_count: int)
     )
 
 
+def _with_words(message: str, said: Sequence[Said]) -> str:
+    return f"{message}; the scheduler: {said[0].message}" if said else message
+
+
 def _first_below(cliques: Sequence[CliqueView], clique_count: int, count: Any, word: str) -> str:
     if len(cliques) < clique_count:
         return f"{len(cliques)} of {clique_count} podgroups exist"
@@ -247,10 +256,22 @@ def _first_below(cliques: Sequence[CliqueView], clique_count: int, count: Any, w
     return ""
 
 
-def gang_status(gang: PodGang, health: GangHealth, now: datetime) -> StatusWrite | None:
+def gang_status(gang: PodGang, health: GangHealth, now: datetime, said: Sequence[Said] = ()) -> StatusWrite | None:
     old = gang.status
     conditions = old.conditions
     for type_, verdict in health.verdicts:
         conditions = with_condition(conditions, type_, verdict, now)
     status = PodGangStatus(phase=health.phase, conditions=conditions, placement_score=old.placement_score)
-    return write_status(PODGANGS, gang.metadata, old, status, urgency_of(is_news=health.phase == GangPhase.RUNNING))
+    write = write_status(PODGANGS, gang.metadata, old, status, urgency_of(is_news=health.phase == GangPhase.RUNNING))
+    if write is None or not said or health.phase != GangPhase.PENDING:
+        return write
+    known = find_condition(old.conditions, ConditionType.SCHEDULED)
+    if known is not None and said[0].message in known.message:
+        return write
+    failed = Emit(
+        subject=subject_of(PODGANGS, gang.metadata),
+        reason=EventReason.FAILED_SCHEDULING,
+        message=said[0].message,
+        severity=Severity.WARNING,
+    )
+    return msgspec.structs.replace(write, on_success=(*write.on_success, failed))

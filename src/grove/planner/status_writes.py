@@ -27,12 +27,13 @@ from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import Resource
 from grove.api.scalinggroup import ScalingGroupStatus
 from grove.api.times import ceil_second, wire_time
+from grove.api.topologybinding import TopologyBindingStatus
 from grove.planner.actions import Emit, Severity, StatusWrite, Subject, Urgency, subject_of
 from grove.planner.availability import (
     Verdict,
 )
 
-AnyStatus = PodCliqueSetStatus | PodCliqueStatus | ScalingGroupStatus | PodGangStatus
+AnyStatus = PodCliqueSetStatus | PodCliqueStatus | ScalingGroupStatus | PodGangStatus | TopologyBindingStatus
 
 
 def urgency_of(*, is_fact: bool = False, is_news: bool) -> Urgency:
@@ -55,15 +56,21 @@ def no(reason: Reason, message: str) -> Verdict:
 
 
 def with_condition(
-    conditions: tuple[Condition, ...], type_: str, verdict: Verdict, now: datetime
+    conditions: tuple[Condition, ...], type_: str, verdict: Verdict, now: datetime, *, generation: int | None = None
 ) -> tuple[Condition, ...]:
-    """Set one condition; its time moves only when its status does."""
+    """Set one condition; its time moves only when its status does. `generation`: of the spec that it judges."""
     old = find_condition(conditions, type_)
-    if old and (old.status, old.reason, old.message) == (verdict.status, verdict.reason, verdict.message):
+    said = (verdict.status, verdict.reason, verdict.message, generation)
+    if old and (old.status, old.reason, old.message, old.observed_generation) == said:
         return conditions
     since = old.last_transition_time if old and old.status == verdict.status else ceil_second(now)
     new = Condition(
-        type=type_, status=verdict.status, reason=verdict.reason, message=verdict.message, last_transition_time=since
+        type=type_,
+        status=verdict.status,
+        reason=verdict.reason,
+        message=verdict.message,
+        last_transition_time=since,
+        observed_generation=generation,
     )
     if old is None:
         return (*conditions, new)

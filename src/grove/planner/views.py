@@ -11,9 +11,11 @@ import msgspec
 
 from grove.api import labels
 from grove.api.meta import ObjectMeta, Uid
+from grove.api.mirror import Mirror
 from grove.api.pod import Pod, ended_well, has_lost_readiness, is_finishing
 from grove.api.podclique import PodClique
 from grove.api.podgang import PodGang
+from grove.api.resources import Resource
 from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.api.service import Service
 from grove.api.validation.size import LARGEST_COUNT
@@ -180,6 +182,8 @@ class ReplicaView(View):
     groups: Mapping[str, PodCliqueScalingGroup] = {}
     gangs: Mapping[str, PodGang] = {}
     services: Mapping[str, Service] = {}
+    # What its scheduler has of each gang, by the uid of the gang.
+    mirrors: Mapping[Uid, tuple[tuple[Resource[Mirror], Mirror], ...]] = {}
     failures: tuple[Failure, ...] = ()
 
     @property

@@ -9,11 +9,13 @@ import msgspec
 from grove.admission.review import Lookup, review
 from grove.api.admission import AdmissionAnswer, AdmissionControl, AdmissionRequest
 from grove.api.meta import HasMetadata, OwnerReference
+from grove.api.mirror import Mirror
 from grove.api.podcliqueset import PodCliqueSet
-from grove.api.resources import GROUPS, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
+from grove.api.resources import GROUPS, KAI_QUEUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, VOLCANO_QUEUES, Resource
 from grove.api.topologybinding import ClusterTopologyBinding
+from grove.backends.queues import QueueAsk
 from grove.cluster.resources import BY_QUALIFIED
-from grove.cluster.store import Storage
+from grove.cluster.store import Storage, Table
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -25,12 +27,28 @@ def admission_of(find_store: Callable[[], Storage]) -> AdmissionControl:
 
 def _review(find_store: Callable[[], Storage], request: AdmissionRequest) -> AdmissionAnswer:
     store = find_store()
-    lookup = Lookup(topology_binding=partial(_topology_binding, store), owner_set=partial(_owner_set, store))
+    lookup = Lookup(
+        topology_binding=partial(_topology_binding, store),
+        owner_set=partial(_owner_set, store),
+        # Where nobody defined a scheduler's kinds, nothing is known of its queues.
+        queue=partial(_queue, store) if any(map(_is_of_queues, store.tables())) else None,
+    )
     return review(request, lookup)
 
 
 def _topology_binding(store: Storage, name: str) -> ClusterTopologyBinding | None:
     return _find(store, TOPOLOGY_BINDINGS, "", name)
+
+
+def _is_of_queues(table: Table) -> bool:
+    return table.served.qualified in (KAI_QUEUES.full_name, VOLCANO_QUEUES.full_name)
+
+
+def _queue(store: Storage, ask: QueueAsk) -> Mirror | None:
+    kind = ask.resource.full_name
+    table = next((table for table in store.tables() if table.served.qualified == kind), None)
+    entry = None if table is None else table.find("", ask.queue)
+    return None if entry is None else msgspec.json.decode(entry.data, type=Mirror)
 
 
 def _owner_set(store: Storage, namespace: str, owner: OwnerReference) -> PodCliqueSet | None:

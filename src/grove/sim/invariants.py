@@ -283,12 +283,22 @@ class Invariants:
                 return f"{len(group.pod_references)} references for {group.name}, {self._most_asked(clique)} asked for"
         return None
 
+    def _waits_for_home(self, pod: Pod) -> bool:
+        """Sent after the others of its scope, and not there yet: should they go elsewhere, it is made anew."""
+        owner = self._cliques.get(pod.metadata.controller_uid or Uid(""))
+        written = owner.spec.pod_spec.get("nodeSelector") or {} if owner is not None else {}
+        return not pod.is_scheduled and bool(pod.spec.node_selector.keys() - written.keys())
+
     def _never_lets_go_of_a_live_pod_for_a_new_one(self, before: PodGang, gang: PodGang) -> str | None:
         was = {reference.name for group in before.spec.podgroups for reference in group.pod_references}
         for group in gang.spec.podgroups:
             named = {reference.name for reference in group.pod_references}
             members = self._pods.get(self._clique_of(gang, group.name) or Uid(""), {}).values()
-            let_go = [p.metadata.name for p in members if p.metadata.name in was - named and self._is_long_active(p)]
+            let_go = [
+                pod.metadata.name
+                for pod in members
+                if pod.metadata.name in was - named and self._is_long_active(pod) and not self._waits_for_home(pod)
+            ]
             new = sorted(named - was - {pod.metadata.name for pod in members})
             if let_go and new:
                 return f"lets go of live pod {let_go[0]} and names {new[0]} instead"

@@ -10,7 +10,11 @@ from grove.api.meta import JsonObject
 from grove.kube.traffic import Target, target_of
 from grove.kube.transport import Request
 
-_DELETED = frozenset({"pods", "podcliques", "podcliquescalinggroups", "podgangs", "services", "controllerrevisions"})
+_DELETED = frozenset(
+    {"pods", "podcliques", "podcliquescalinggroups", "podgangs", "services", "controllerrevisions",
+     # What schedulers read of a gang.
+     "podgroups", "compositepodgroups"}
+)  # fmt: skip
 _SCALED_BY_OTHERS = frozenset({"podcliquesets", "podcliques", "podcliquescalinggroups"})
 
 

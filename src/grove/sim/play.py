@@ -18,6 +18,7 @@ from grove.api.meta import Condition, JsonObject, ObjectMeta, Uid, Wire, find_co
 from grove.api.pod import Pod
 from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Resource
 from grove.clock import Clock, LoopClock
+from grove.cluster.topology import create_topology
 from grove.controller.app import Controller
 from grove.errors import Bug, UserError
 from grove.kube.client import Client
@@ -100,6 +101,7 @@ class _Player:
     async def run(self, until: float | None) -> None:
         for group in self._scenario.nodes:
             await self._world.nodes.create(group.count, group.resources, group.labels)
+        await create_topology(self._world.client)
         count = sum(group.count for group in self._scenario.nodes)
         self._teller.tell(SCENARIO, f"{counted(count, 'node')} {verb(count, 'is', 'are')} there")
         await self._apply("manifests", self._scenario.manifests)

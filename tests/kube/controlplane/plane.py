@@ -20,6 +20,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import BinaryIO
 
+import msgspec
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -32,8 +33,6 @@ from tests.kube.controlplane.build import build, chosen_version
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
 ADMIN_TOKEN = "admin-of-the-tests"
-GANG_GATES = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
-GANG_APIS = "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true"
 # Every write with its user, and nothing of its content.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -45,16 +44,38 @@ LOOPBACK = "127.0.0.1"
 _DIE_WITH_PARENT = 1
 
 
+class Gangs(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of native gang scheduling is switched on: off in Kubernetes 1.37 unless asked for."""
+
+    gates: str = ""
+    apis: str = ""
+    # Each component goes by its own gates, and nothing tells when they differ.
+    has_scheduler: bool = True
+
+    def flags(self, component: str) -> list[str]:
+        is_on = bool(self.gates) and (component != "scheduler" or self.has_scheduler)
+        return [f"--feature-gates={self.gates}"] if is_on else []
+
+
+NO_GANGS = Gangs()
+ONLY_GROUPS = Gangs(gates="GenericWorkload=true", apis="scheduling.k8s.io/v1beta1=true")
+GANGS = Gangs(
+    gates="GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true",
+    apis="scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true",
+)
+BLIND_SCHEDULER = Gangs(gates=GANGS.gates, apis=GANGS.apis, has_scheduler=False)
+
+
 class Plane:
     """One control plane. `start` and `stop` take the name of a component, for tests of its absence."""
 
-    def __init__(self, folder: Path, *, version: str, has_gangs: bool) -> None:
+    def __init__(self, folder: Path, *, version: str, gangs: Gangs) -> None:
         self.folder = folder
         self.version = version
         self.audit_log = folder / "audit.log"
         self.kubeconfig = folder / "admin.kubeconfig"
         self._binary = build(version)
-        self._has_gangs = has_gangs
+        self.gangs = gangs
         self._certificates = make_certificates(datetime.now(UTC))
         self._ports = dict(zip(("etcd", "peer", "apiserver", "manager", "scheduler"), _free_ports(5), strict=True))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -206,9 +227,9 @@ class Plane:
             "audit-log-mode": "batch",
             "audit-log-batch-max-wait": "1s",
         }
-        if self._has_gangs:
-            flags |= {"feature-gates": GANG_GATES, "runtime-config": GANG_APIS}
-        return [f"--{name}={value}" for name, value in flags.items()]
+        if self.gangs.apis:
+            flags["runtime-config"] = self.gangs.apis
+        return [*(f"--{name}={value}" for name, value in flags.items()), *self.gangs.flags("apiserver")]
 
     def _manager_flags(self) -> list[str]:
         return [
@@ -224,14 +245,13 @@ class Plane:
         ]
 
     def _daemon_flags(self, name: str) -> list[str]:
-        flags = [f"--secure-port={self._ports[name]}", f"--bind-address={LOOPBACK}"]
-        return [*flags, f"--feature-gates={GANG_GATES}"] if self._has_gangs else flags
+        return [f"--secure-port={self._ports[name]}", f"--bind-address={LOOPBACK}", *self.gangs.flags(name)]
 
 
 @contextmanager
-def running_plane(folder: Path, *, version: str = "", has_gangs: bool = False) -> Iterator[Plane]:
+def running_plane(folder: Path, *, version: str = "", gangs: Gangs = NO_GANGS) -> Iterator[Plane]:
     """From the moment it is ready until the end of the block; nothing is left running."""
-    plane = Plane(folder, version=version or chosen_version(), has_gangs=has_gangs)
+    plane = Plane(folder, version=version or chosen_version(), gangs=gangs)
     try:
         for component in ("etcd", "kube-apiserver"):
             plane.start(component)

@@ -17,7 +17,12 @@ from grove.api.validation.sharing import sharing_errors
 from grove.api.validation.size import size_errors
 from grove.api.validation.startup import startup_errors
 from grove.api.validation.termination import termination_errors
-from grove.api.validation.topology import topology_errors
+from grove.api.validation.topology import (
+    is_deprecation,
+    is_topology_repaired,
+    stored_topology_errors,
+    topology_errors,
+)
 from grove.api.validation.training import training_errors
 
 
@@ -25,7 +30,13 @@ def validate_podcliqueset(
     pcs: PodCliqueSet, settings: Settings, find_binding: FindBinding | None = None
 ) -> tuple[FieldError, ...]:
     """Everything that is wrong with a new, defaulted set."""
-    return tuple(_errors(pcs, settings, find_binding))
+    topology = topology_errors(pcs.spec.template, settings, find_binding)
+    return tuple(_errors(pcs, settings, topology))
+
+
+def validate_stored_podcliqueset(pcs: PodCliqueSet, settings: Settings) -> tuple[FieldError, ...]:
+    """Everything that keeps a defaulted set, which came past admission or is older, from being carried out."""
+    return tuple(_errors(pcs, settings, stored_topology_errors(pcs.spec.template)))
 
 
 def validate_podcliqueset_update(
@@ -33,11 +44,22 @@ def validate_podcliqueset_update(
 ) -> tuple[FieldError, ...]:
     """Everything that the update makes wrong; what was already wrong may stay."""
     after = validate_podcliqueset(new, settings, find_binding)
-    before = validate_podcliqueset(_ordered_like(old, new), settings, find_binding) if after else ()
+    before = _known_errors(ordered_like(old, new), new, settings, find_binding) if after else ()
     return new_errors(after, before) + tuple(change_errors(old, new))
 
 
-def _errors(pcs: PodCliqueSet, settings: Settings, find_binding: FindBinding | None) -> Iterator[FieldError]:
+def _known_errors(
+    old: PodCliqueSet, new: PodCliqueSet, settings: Settings, find_binding: FindBinding | None
+) -> tuple[FieldError, ...]:
+    """What may stay wrong: all that was, but of a topology that is only named now nothing but its deprecated form."""
+    before = validate_podcliqueset(old, settings, find_binding)
+    if not is_topology_repaired(old.spec.template, new.spec.template):
+        return before
+    topology = tuple(topology_errors(old.spec.template, settings, find_binding))
+    return tuple(error for error in before if error not in topology or is_deprecation(error))
+
+
+def _errors(pcs: PodCliqueSet, settings: Settings, topology: Iterator[FieldError]) -> Iterator[FieldError]:
     template = pcs.spec.template
     yield from metadata_errors(pcs)
     if pcs.spec.replicas < 0:
@@ -48,13 +70,13 @@ def _errors(pcs: PodCliqueSet, settings: Settings, find_binding: FindBinding | N
     yield from group_errors(template)
     yield from startup_errors(template)
     yield from sharing_errors(template)
-    yield from topology_errors(template, settings, find_binding)
+    yield from topology
     yield from termination_errors(pcs.spec)
     yield from training_errors(pcs.spec)
     yield from mnnvl_errors(pcs, settings)
 
 
-def _ordered_like(old: PodCliqueSet, new: PodCliqueSet) -> PodCliqueSet:
+def ordered_like(old: PodCliqueSet, new: PodCliqueSet) -> PodCliqueSet:
     """The old set with its lists in the new order, so that the same error stands at the same path."""
     cliques = [clique.name for clique in new.spec.template.cliques]
     groups = [group.name for group in new.spec.template.pod_clique_scaling_groups]

@@ -49,14 +49,22 @@ def topology_errors(
             yield invalid(level.path, None, "topology-aware scheduling is switched off here: remove the constraint")
         return
     for level in levels:
+        yield from _deprecation_errors(level)
         yield from _form_errors(level)
-    names = list(dict.fromkeys(level.topology_name for level in levels if level.topology_name))
-    if len(names) > 1:
-        for level in _naming(levels):
-            detail = f"a set uses one topology, here are {', '.join(names)}: choose one"
-            yield invalid(f"{level.path}.topologyName", level.topology_name, detail)
-    elif names and find_binding is not None:
+        if not level.topology_name:
+            yield required(f"{level.path}.topologyName", "name a ClusterTopologyBinding, here or on a level around it")
+    names = _names(levels)
+    yield from _several_names_errors(levels, names)
+    if len(names) == 1 and find_binding is not None:
         yield from _binding_errors(levels, names[0], find_binding(names[0]))
+
+
+def stored_topology_errors(template: SetTemplate) -> Iterator[FieldError]:
+    """What keeps a stored set from being carried out. What is only missing, or only deprecated, does not."""
+    levels = [level for level in levels_of(template).values() if level.constraint is not None]
+    for level in levels:
+        yield from _form_errors(level)
+    yield from _several_names_errors(levels, _names(levels))
 
 
 def topology_warnings(template: SetTemplate, find_binding: FindBinding | None) -> Iterator[str]:
@@ -83,6 +91,25 @@ def topology_change_errors(old: SetTemplate, new: SetTemplate) -> Iterator[Field
             yield forbidden(level.path, "never changes: make a new set")
 
 
+def is_topology_repaired(old: SetTemplate, new: SetTemplate) -> bool:
+    """Does the update give a constraint the topologyName that it never had? Then it is judged as a new one."""
+    before = levels_of(old)
+    return any(
+        key in before and not _is_same(before[key].constraint, level.constraint) and _is_repair(before[key], level)
+        for key, level in levels_of(new).items()
+    )
+
+
+def is_deprecation(error: FieldError) -> bool:
+    """About the deprecated packDomain, which stored sets may keep."""
+    return error.path.endswith(".topologyConstraint.packDomain")
+
+
+def _deprecation_errors(level: Placed) -> Iterator[FieldError]:
+    if level.constraint is not None and level.constraint.pack_domain:
+        yield forbidden(f"{level.path}.packDomain", "deprecated and refused in new sets: write pack.required")
+
+
 def _form_errors(level: Placed) -> Iterator[FieldError]:
     constraint = level.constraint
     assert constraint is not None
@@ -90,13 +117,19 @@ def _form_errors(level: Placed) -> Iterator[FieldError]:
         yield required(f"{level.path}.pack", "say how close together: write pack.required or pack.preferred")
     if constraint.pack is not None and not constraint.pack.required and not constraint.pack.preferred:
         yield invalid(f"{level.path}.pack", {}, "name a domain: write required, preferred, or both")
-    if constraint.pack_domain:
-        yield forbidden(f"{level.path}.packDomain", "deprecated and refused in new sets: write pack.required")
-        if constraint.pack is not None and constraint.pack.required:
-            detail = "is the old name of pack.required: write only pack.required"
-            yield invalid(f"{level.path}.packDomain", constraint.pack_domain, detail)
-    if not level.topology_name:
-        yield required(f"{level.path}.topologyName", "name a ClusterTopologyBinding, here or on a level around it")
+    if constraint.pack_domain and constraint.pack is not None and constraint.pack.required:
+        detail = "is the old name of pack.required: write only pack.required"
+        yield invalid(f"{level.path}.packDomain", constraint.pack_domain, detail)
+
+
+def _names(levels: list[Placed]) -> list[str]:
+    return list(dict.fromkeys(level.topology_name for level in levels if level.topology_name))
+
+
+def _several_names_errors(levels: list[Placed], names: list[str]) -> Iterator[FieldError]:
+    for level in _naming(levels) if len(names) > 1 else ():
+        detail = f"a set uses one topology, here are {', '.join(names)}: choose one"
+        yield invalid(f"{level.path}.topologyName", level.topology_name, detail)
 
 
 def _naming(levels: list[Placed]) -> Iterator[Placed]:

@@ -1,0 +1,75 @@
+"""What the scheduler that a set chose has against it: the rules of its backend, and whether its queue is there.
+
+A queue may come and go after a set was let in; then the set waits for it, and says so. Here only what a write asks for
+anew is judged, so that no queue ever stands in the way of another change.
+"""
+
+from collections.abc import Callable, Iterator
+
+from grove.api.fielderrors import FieldError, invalid
+from grove.api.mirror import Mirror
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.validation.podcliqueset import ordered_like
+from grove.api.validation.ratchet import new_errors
+from grove.api.validation.settings import Settings
+from grove.backends.queues import QueueAsk, queue_asked, queue_complaint
+from grove.backends.registry import Backends
+from grove.backends.volcano import VOLCANO
+
+FindQueue = Callable[[QueueAsk], Mirror | None]
+
+
+def scheduler_errors(
+    old: PodCliqueSet | None, new: PodCliqueSet, settings: Settings, find_queue: FindQueue | None
+) -> tuple[FieldError, ...]:
+    """What the write makes wrong; what was already wrong may stay."""
+    before = () if old is None else _rules(ordered_like(old, new), settings)
+    errors = new_errors(_rules(new, settings), before)
+    return errors or tuple(_closed_queue(old, new, settings, find_queue))
+
+
+def scheduler_warnings(
+    old: PodCliqueSet | None, new: PodCliqueSet, settings: Settings, find_queue: FindQueue | None
+) -> Iterator[str]:
+    """A queue of KAI may be made after the set that uses it."""
+    ask = _new_queue(old, new, settings)
+    if ask is None or find_queue is None or scheduler_of(new, settings) == VOLCANO:
+        return
+    if complaint := queue_complaint(ask, find_queue(ask)):
+        yield f"{ask.path}: {complaint}; no pod is made before that"
+
+
+def queue_of(pcs: PodCliqueSet, settings: Settings) -> QueueAsk | None:
+    scheduler = scheduler_of(pcs, settings)
+    return queue_asked(scheduler, pcs) if scheduler in settings.schedulers else None
+
+
+def scheduler_of(pcs: PodCliqueSet, settings: Settings) -> str:
+    return _backends(settings).name_for(pcs.spec)
+
+
+def _rules(pcs: PodCliqueSet, settings: Settings) -> tuple[FieldError, ...]:
+    backends = _backends(settings)
+    return tuple(backends.named(backends.name_for(pcs.spec)).errors(pcs))
+
+
+def _closed_queue(
+    old: PodCliqueSet | None, new: PodCliqueSet, settings: Settings, find_queue: FindQueue | None
+) -> Iterator[FieldError]:
+    """Volcano refuses PodGroups of a queue that is not open, so whoever asks for one is told at once."""
+    ask = _new_queue(old, new, settings)
+    if ask is None or find_queue is None or scheduler_of(new, settings) != VOLCANO:
+        return
+    if complaint := queue_complaint(ask, find_queue(ask)):
+        yield invalid(ask.path, ask.queue, complaint)
+
+
+def _new_queue(old: PodCliqueSet | None, new: PodCliqueSet, settings: Settings) -> QueueAsk | None:
+    """The queue of a set that asked for another one before, or for none."""
+    ask = queue_of(new, settings)
+    before = None if old is None else queue_of(old, settings)
+    return None if ask is None or (before is not None and before.queue == ask.queue) else ask
+
+
+def _backends(settings: Settings) -> Backends:
+    return Backends(enabled=settings.schedulers, default=settings.default_scheduler)

@@ -1,0 +1,198 @@
+"""The seam between a gang and whoever schedules it: what the planner tells a backend, and what it gets back.
+
+A backend decides how a pod and a PodGang look to its scheduler, and reads what that scheduler answers. It is pure: the
+planner carries out what it asks for. One file per scheduler; `registry.py` knows them all.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol, dataclass_transform
+
+import msgspec
+
+from grove.api.fielderrors import FieldError
+from grove.api.meta import JsonObject, Uid
+from grove.api.mirror import Mirror
+from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetSpec
+from grove.api.podgang import PodGang
+from grove.api.resources import Resource
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of everything that crosses this seam."""
+
+
+class Can(Value):
+    """What a scheduler can do; what it cannot is said to whoever asks for it."""
+
+    # All or nothing.
+    gang: bool
+    # Several pod groups in one gang, each with a minimum of its own.
+    several_groups: bool
+    # A gang may start with fewer pods than it asks for in the end.
+    minimum_below_count: bool
+    required_topology: bool
+    preferred_topology: bool
+    # It tries pods in any order: those above the minimum are held back until the minimum is placed.
+    mixes_extras: bool = False
+
+
+class SetAsk(Value):
+    """A set, as far as a scheduler may care."""
+
+    uid: Uid
+    namespace: str
+    name: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    spec: PodCliqueSetSpec
+
+
+class CliqueAsk(Value):
+    """One clique of a gang, and how far it is."""
+
+    name: str
+    uid: Uid
+    # The life it belongs to; cliques made together share one.
+    incarnation: str
+    replicas: int
+    # As its pod group says: what must be placed together.
+    minimum: int
+    priority_class_name: str = ""
+    # Pods on nodes, and those that ended well.
+    placed_count: int = 0
+    # A pod of the minimum (by its index) waits for a node.
+    has_waiting_member: bool = False
+    # The scheduler said of a pod of the minimum that there is no room for it.
+    is_told_full: bool = False
+    # It asks for, or has, pods above its minimum (by their index).
+    has_extras: bool = False
+    # A pod on a node names another group than pods of its place do now: those can never be complete.
+    has_outsiders: bool = False
+    # When the newest pod on a node that names this group was made.
+    newest_placed_at: datetime | None = None
+    # The group replica that it is a member of (`<set>-<i>-<group>-<j>`), or "".
+    group_replica: str = ""
+
+
+class GangAsk(Value):
+    """A stored PodGang of which every clique exists."""
+
+    pcs: SetAsk
+    gang: PodGang
+    cliques: tuple[CliqueAsk, ...]
+    # The scheduler's own topology that the ClusterTopologyBinding refers to; "": the one named like the binding.
+    topology_reference: str = ""
+
+    @property
+    def is_started(self) -> bool:
+        """Some pod of it has, or had, a node."""
+        return any(clique.placed_count for clique in self.cliques)
+
+
+class PodAsk(Value):
+    """One new pod: which of its clique, and which gang it belongs to."""
+
+    gang: PodGang
+    clique_name: str
+    clique_uid: Uid
+    incarnation: str
+    index: int
+    minimum: int
+    priority_class_name: str = ""
+
+
+class NewMirror(Value):
+    """An object to create. `body` has no owner and no namespace: the planner adds those of the PodGang."""
+
+    resource: Resource[Mirror]
+    name: str
+    body: JsonObject
+
+
+class MirrorPatch(Value):
+    resource: Resource[Mirror]
+    mirror: Mirror
+    patch: JsonObject
+    reason: str
+
+
+class MirrorDelete(Value):
+    resource: Resource[Mirror]
+    mirror: Mirror
+    reason: str
+
+
+class Said(Value):
+    """What the scheduler says of a clique (or, without one, of the whole gang) that it did not place."""
+
+    message: str
+    reason: str = ""
+    clique: str = ""
+
+
+class MirrorPlan(Value):
+    """What to do about the mirror of one gang, and what it tells."""
+
+    create: tuple[NewMirror, ...] = ()
+    patch: tuple[MirrorPatch, ...] = ()
+    delete: tuple[MirrorDelete, ...] = ()
+    # Why no gate of the gang may go yet; "": all that its pods need is there.
+    waits: str = ""
+    said: tuple[Said, ...] = ()
+    # What of the gang this scheduler does not carry out, in words.
+    unmet: tuple[str, ...] = ()
+
+
+NO_MIRROR = MirrorPlan()
+
+
+class Surface(Value):
+    """What the cluster offers to backends, by the full names of kinds (`podgroups.scheduling.run.ai`)."""
+
+    # Kinds that a configured backend needs and that are not served.
+    missing: frozenset[str] = frozenset()
+    # Queues, by the full name of their kind, then by name.
+    queues: Mapping[str, Mapping[str, Mirror]] = {}
+
+
+class Backend(Protocol):
+    """One scheduler. Without state: the same question gets the same answer."""
+
+    @property
+    def name(self) -> str:
+        """The `schedulerName` of its pods."""
+
+    @property
+    def can(self) -> Can: ...
+
+    @property
+    def mirrors(self) -> tuple[Resource[Mirror], ...]:
+        """The kinds that mirror a PodGang: watched, and owned by it."""
+
+    @property
+    def queues(self) -> tuple[Resource[Mirror], ...]:
+        """The kinds that a set of this backend refers to: watched."""
+
+    @property
+    def gang_annotations(self) -> Mapping[str, str]:
+        """What a PodGang itself must say to this scheduler, besides what the set says."""
+
+    def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
+        """What is wrong with a set that chose this scheduler, judged by the set alone."""
+
+    def hold(self, pcs: SetAsk, surface: Surface) -> str:
+        """What must be there before a gang of this set is offered to the scheduler, and is not; "": nothing.
+
+        While it lasts no pod is made, and the set says so; it heals by itself when the missing appears.
+        """
+
+    def prepare_pod(self, pod: JsonObject, ask: PodAsk) -> None:
+        """Add to a new pod's manifest what its scheduler wants to see there."""
+
+    def group_of(self, ask: PodAsk) -> str:
+        """The scheduler's group that a pod names for good, or "" where pods name none that could be outlived."""
+
+    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]]) -> MirrorPlan:
+        """Compare the mirror as it should be with what was found of it."""

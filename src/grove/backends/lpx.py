@@ -1,0 +1,25 @@
+"""LPX: its pods name it, and nothing else is written for it. It places by objects of its own, which are not ours."""
+
+from collections.abc import Iterator
+
+from grove.api.fielderrors import FieldError, forbidden
+from grove.api.meta import JsonObject
+from grove.api.podcliqueset import PodCliqueSet
+from grove.backends.base import PodAsk
+from grove.backends.native import PlainBackend
+from grove.backends.podgroups import topology_paths
+
+LPX = "lpx-scheduler"
+
+
+class LpxBackend(PlainBackend):
+    def __init__(self) -> None:
+        super().__init__(LPX, reads_gangs=False)
+
+    def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
+        for path in topology_paths(pcs.spec):
+            detail = "lpx-scheduler packs by rules of its own: remove the constraint, or choose another scheduler"
+            yield forbidden(path, detail)
+
+    def prepare_pod(self, pod: JsonObject, ask: PodAsk) -> None:
+        pod["spec"] = {**pod["spec"], "schedulerName": self.name}

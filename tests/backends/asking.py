@@ -1,0 +1,149 @@
+"""Questions to a scheduler's backend in one line each, and its answers as a server would keep them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from grove.api import labels
+from grove.api.meta import JsonObject, ObjectMeta, Uid
+from grove.api.mirror import Mirror
+from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, PodCliqueSetSpec, SetTemplate
+from grove.api.podgang import (
+    GangPackConstraint,
+    GangTopologyConstraint,
+    PodGang,
+    PodGangSpec,
+    PodGroup,
+    TopologyGroupConfig,
+)
+from grove.api.resources import Resource
+from grove.backends.base import Backend, CliqueAsk, GangAsk, MirrorPlan, PodAsk, SetAsk
+from grove.cluster.patches.merge import apply_merge_patch
+from tests.dsl import role
+
+GANG = "p-0"
+
+
+def packed(required: str | None = None, preferred: str | None = None) -> GangTopologyConstraint:
+    return GangTopologyConstraint(pack_constraint=GangPackConstraint(required=required, preferred=preferred))
+
+
+def podgroup(name: str, minimum: int = 1, packed_in: GangTopologyConstraint | None = None) -> PodGroup:
+    return PodGroup(name=name, min_replicas=minimum, topology_constraint=packed_in)
+
+
+def around(name: str, *members: str, packed_in: GangTopologyConstraint | None = None) -> TopologyGroupConfig:
+    return TopologyGroupConfig(name=name, pod_group_names=members, topology_constraint=packed_in)
+
+
+def a_set(
+    *cliques: CliqueTemplate,
+    groups: tuple[GroupConfig, ...] = (),
+    template: Mapping[str, Any] | None = None,
+    **metadata: Any,
+) -> PodCliqueSet:
+    return PodCliqueSet(
+        metadata=ObjectMeta(name="p", namespace="default", uid=Uid("uid-of-p"), **metadata),
+        spec=PodCliqueSetSpec(
+            replicas=1,
+            template=SetTemplate(cliques=cliques or (role("a"),), pod_clique_scaling_groups=groups, **(template or {})),
+        ),
+    )
+
+
+def set_ask(pcs: PodCliqueSet) -> SetAsk:
+    metadata = pcs.metadata
+    return SetAsk(
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        labels=metadata.labels,
+        annotations=metadata.annotations,
+        spec=pcs.spec,
+    )
+
+
+def gang_ask(
+    *podgroups: PodGroup,
+    pcs: PodCliqueSet,
+    spec: Mapping[str, Any] | None = None,
+    gang_labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    placed: int = 0,
+    priorities: tuple[str, ...] = (),
+    **fields: Any,
+) -> GangAsk:
+    """A gang of which every clique has `placed` pods on nodes."""
+    groups = podgroups or (podgroup("p-0-a"),)
+    classes = priorities or ("",) * len(groups)
+    return GangAsk(
+        pcs=set_ask(pcs),
+        gang=PodGang(
+            metadata=ObjectMeta(
+                name=GANG,
+                namespace="default",
+                uid=Uid("uid-of-gang"),
+                labels=gang_labels or {labels.MANAGED_BY: labels.MANAGED_BY_VALUE},
+                annotations=annotations or {},
+            ),
+            spec=PodGangSpec(podgroups=groups, **(spec or {})),
+        ),
+        cliques=tuple(
+            CliqueAsk(
+                name=group.name,
+                uid=Uid(f"uid-of-{group.name}"),
+                incarnation="1",
+                replicas=group.min_replicas,
+                minimum=group.min_replicas,
+                priority_class_name=priority,
+                placed_count=placed,
+            )
+            for group, priority in zip(groups, classes, strict=True)
+        ),
+        **fields,
+    )
+
+
+def pod_ask(clique: str = "p-0-a", index: int = 0) -> PodAsk:
+    gang = PodGang(metadata=ObjectMeta(name=GANG, namespace="default"))
+    return PodAsk(gang=gang, clique_name=clique, clique_uid=Uid("u"), incarnation="1", index=index, minimum=1)
+
+
+def body_of(plan: MirrorPlan) -> JsonObject:
+    """The one object that is to be created, and nothing else is to be done."""
+    assert plan.patch == ()
+    assert plan.delete == ()
+    (new,) = plan.create
+    return new.body
+
+
+def stored(body: JsonObject, status: JsonObject | None = None, **spec: Any) -> Mirror:
+    """As it stands on the server; `spec` is what others wrote into it."""
+    whole = {**body, "spec": {**body["spec"], **spec}, "status": status or {}}
+    return msgspec.convert(whole, Mirror)
+
+
+def answer(backend: Backend, ask: GangAsk, *found: Mirror) -> MirrorPlan:
+    """What is to be done about a gang of which these were found."""
+    (kind,) = backend.mirrors
+    return backend.mirror(ask, tuple((kind, mirror) for mirror in found))
+
+
+def patched(plan: MirrorPlan) -> Mirror:
+    """The mirror after the one patch of a plan."""
+    assert plan.create == ()
+    (patch,) = plan.patch
+    before = msgspec.to_builtins(patch.mirror)
+    after = apply_merge_patch(before, patch.patch)
+    return msgspec.convert(after, Mirror)
+
+
+def queues(resource: Resource[Mirror], **states: str) -> dict[str, dict[str, Mirror]]:
+    """Queues that a cluster has, each with its state."""
+    return {
+        resource.full_name: {
+            name: Mirror(metadata=ObjectMeta(name=name), status={"state": state} if state else {})
+            for name, state in states.items()
+        }
+    }
