@@ -46,6 +46,7 @@ bench: $(STAMP)
 bench-kube: kube
 	$(BIN)/python -m bench.kube
 	$(BIN)/python -m bench.rollout
+	$(BIN)/python -m bench.gangs
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix-only .

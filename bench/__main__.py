@@ -1,6 +1,6 @@
 """`python -m bench`: every figure, in one run."""
 
-from bench import creation, http, pod_event, rollout
+from bench import creation, durable, http, pod_event, rollout
 from bench.table import show
 
 
@@ -11,6 +11,7 @@ def main() -> None:
     show("A rolling update, early and late", rollout.measure_in_process())
     show("Memory", creation.measure_memory())
     show("The API over HTTP", http.measure())
+    show("A cluster that is kept on disk", durable.measure())
     show("Where the time of 1,000 pods goes", creation.measure_rooms())
 
 

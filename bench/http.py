@@ -70,16 +70,17 @@ async def _measure_requests(folder: Path) -> tuple[float, float, list[Row], floa
     path = PODS.path("default")
     with running(sys.executable, "-m", "bench.http", "echo", str(folder / "echo")):
         async with connected(folder / "echo") as transport:
-            echo = await _requests_per_second(transport, path)
+            echo = await requests_per_second(transport, path)
     with running(str(GROVE), "up", "--nodes", "0", "--no-operator", "--kubeconfig", str(folder / "grove")):
         async with connected(folder / "grove") as transport:
-            creates = await _requests_per_second(transport, path)
+            creates = await requests_per_second(transport, path)
             listing = [await _list(transport, 500), await _list(transport, OBJECTS)]
             fan_out = await _fan_out(transport)
     return echo, creates, listing, fan_out
 
 
-async def _requests_per_second(transport: HttpTransport, path: str) -> float:
+async def requests_per_second(transport: HttpTransport, path: str) -> float:
+    """Creates of pods, by all connections."""
     numbers = iter(range(OBJECTS))
 
     async def work() -> None:

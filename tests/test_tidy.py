@@ -132,8 +132,9 @@ def test_no_two_files_of_tests_have_one_name() -> None:
 
 MACHINE_PATHS = re.compile(r"(?<![\w.}*>)-])/(?:work|root|tmp|home|Users|mnt)(?=/|\b)")
 REGISTRIES = re.compile(r"pypi\.org|pythonhosted|index-url|--hash=|npmjs|trusted-host", re.IGNORECASE)
+# A group of the wire ends in run.ai.
 MAKING = re.compile(
-    r"\b(?:ai|(?<!-)agents?|assistants?|chatbots?|language models?|subagents?|co-authored-by|"
+    r"\b(?:(?<!run\.)ai|(?<!-)agents?|assistants?|chatbots?|language models?|subagents?|co-authored-by|"
     r"(?:this|earlier|previous|next|later) sessions?|"
     r"(?:issue|ticket) #?\d+|todo|fixme)\b",
     re.IGNORECASE,

@@ -38,7 +38,6 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
         (["up", "--nodes", "-1"], "grove: Invalid value for '--nodes'"),
         (["up", "--port", "65536"], "grove: Invalid value for '--port'"),
         (["up", "--kubelet", "real"], "grove: Invalid value for '--kubelet'"),
-        (["up", "--data-dir", "here"], "grove: --data-dir: keeping the cluster on disk comes later; "),
         (["up", "--node-resources", "cpu"], "grove: --node-resources: 'cpu' is not K=V; "),
         (["up", "--node-resources", "cpu=lots"], 'grove: --node-resources: cpu: "lots" is not a quantity: '),
         (["run"], "grove: Missing argument 'FILE'"),

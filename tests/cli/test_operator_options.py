@@ -9,12 +9,22 @@ from grove.admission.app import WebhookOptions
 from grove.api.operatorconfiguration import Authorizer, OperatorConfiguration, Scheduler, SchedulerProfile, Server
 from grove.api.operatorconfiguration import TopologyAwareScheduling as Topology
 from grove.api.operatorconfiguration import WebhookServer as Webhooks
-from grove.cli.operator_options import SERVICE_ACCOUNT_NAME, is_in_cluster, lease_options, webhook_options
+from grove.cli.operator_options import (
+    SERVICE_ACCOUNT_NAME,
+    controller_settings,
+    is_in_cluster,
+    lease_options,
+    webhook_options,
+)
 from grove.cli.options import UsageError
 from grove.kube.config import SERVICE_ACCOUNT, Access
 
 POD = Access(server="https://10.0.0.1", source=str(SERVICE_ACCOUNT), namespace="grove-system")
 LAPTOP = Access(server="https://127.0.0.1:1", source=".grove/kubeconfig")
+WITH_VOLCANO = OperatorConfiguration(
+    scheduler=Scheduler(profiles=(SchedulerProfile(name="volcano"),), default_profile_name="volcano"),
+    topology_aware_scheduling=Topology(enabled=True),
+)
 
 
 def asked(
@@ -80,12 +90,21 @@ def test_validation_follows_the_configuration() -> None:
     assert (settings.schedulers, settings.is_topology_aware, settings.is_mnnvl_enabled) == (
         ("default-scheduler",), False, False,
     )  # fmt: skip
-    configuration = OperatorConfiguration(
-        scheduler=Scheduler(profiles=(SchedulerProfile(name="volcano"),)),
-        topology_aware_scheduling=Topology(enabled=True),
-    )
-    settings = asked(configuration).settings
-    assert (settings.schedulers, settings.is_topology_aware) == (("default-scheduler", "volcano"), True)
+    settings = asked(WITH_VOLCANO).settings
+    assert (settings.schedulers, settings.default_scheduler, settings.is_topology_aware) == (
+        ("default-scheduler", "volcano"), "volcano", True,
+    )  # fmt: skip
+
+
+def test_the_controller_follows_the_configuration() -> None:
+    settings = controller_settings(OperatorConfiguration())
+    assert (settings.schedulers, settings.default_scheduler, settings.is_topology_aware) == (
+        ("default-scheduler",), "default-scheduler", False,
+    )  # fmt: skip
+    settings = controller_settings(WITH_VOLCANO)
+    assert (settings.schedulers, settings.default_scheduler, settings.is_topology_aware) == (
+        ("default-scheduler", "volcano"), "volcano", True,
+    )  # fmt: skip
 
 
 def test_the_lease_is_in_our_namespace_unless_another_is_named() -> None:

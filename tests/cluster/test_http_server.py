@@ -14,6 +14,7 @@ from grove.cluster.http.server import LARGEST_BODY
 from grove.kube.transport import MERGE_PATCH, Request, Response
 from tests.cluster.apidsl import CONFIGS, PODS, config, pod
 from tests.cluster.served_http import HttpClient, over_http
+from tests.protobuf_wire import body, field
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/version", "/apis", "/openapi/v3", PODS, "/nothing"])
@@ -136,10 +137,11 @@ def test_a_body_may_be_large_but_not_too_large() -> None:
     over_http(story)
 
 
-def test_protobuf_is_refused_with_what_would_be_taken() -> None:
+def test_protobuf_is_read_and_answered_in_json() -> None:
     async def story(http: HttpClient) -> None:
-        answer = await http.send("POST", CONFIGS, b"k8s\x00", Content_Type="application/vnd.kubernetes.protobuf")
-        assert answer.refusal == (415, "Status", 415, "UnsupportedMediaType")
+        named = body("ConfigMap", field(1, field(1, b"by-protobuf")))
+        answer = await http.send("POST", CONFIGS, named, Content_Type="application/vnd.kubernetes.protobuf")
+        assert (answer.status, b'"name":"by-protobuf"' in answer.body) == (201, True)
 
     over_http(story)
 

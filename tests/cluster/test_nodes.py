@@ -1,7 +1,7 @@
 """Nodes made, cordoned, drained, lost and found, and what follows for their pods."""
 
 from grove.api.resources import NODES
-from grove.cluster.nodes import BLOCK, HOSTNAME, RACK, ZONE, Layout
+from grove.cluster.nodes import BLOCK, HOSTNAME, RACK, ZONE, Layout, NodeChanges
 from tests.cluster.small_cluster import RESOURCES, SmallCluster, run_story
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -23,6 +23,30 @@ def test_the_lowest_free_names_are_taken_first() -> None:
     async def story(cluster: SmallCluster) -> None:
         await cluster.nodes.remove("node-0")
         assert await cluster.nodes.create(2, RESOURCES) == ("node-0", "node-2")
+
+    run_story(story)
+
+
+def test_nodes_are_brought_to_another_number_and_size_and_strangers_stay() -> None:
+    async def story(cluster: SmallCluster) -> None:
+        async def reconcile(number: int | None, resources: dict[str, str] | None) -> NodeChanges:
+            return await cluster.nodes.reconcile(number, resources, usual={"cpu": "7"})
+
+        await cluster.nodes.cordon("node-1")
+        stranger = {"metadata": {"name": "mine"}, "status": {"allocatable": {"cpu": "1"}}}
+        await cluster.client.create(NODES, "", stranger)
+        assert await reconcile(4, None) == NodeChanges(added=("node-2", "node-3"))
+        assert (await cluster.node("node-3")).status.allocatable == RESOURCES
+        smaller = {"cpu": "2", "pods": "5"}
+        assert await reconcile(2, smaller) == NodeChanges(removed=("node-2", "node-3"), resized=("node-0", "node-1"))
+        node = await cluster.node("node-1")
+        assert (node.status.allocatable, node.spec.unschedulable) == (smaller, True)
+        assert await reconcile(None, None) == NodeChanges()
+        assert await reconcile(None, RESOURCES) == NodeChanges(resized=("node-0", "node-1"))
+        assert await reconcile(0, None) == NodeChanges(removed=("node-0", "node-1"))
+        assert await reconcile(1, None) == NodeChanges(added=("node-0",))
+        assert (await cluster.node("node-0")).status.allocatable == {"cpu": "7"}
+        assert (await cluster.node("mine")).status.allocatable == {"cpu": "1"}
 
     run_story(story)
 

@@ -20,6 +20,7 @@ from tests.cluster.apidsl import (
     on_cluster_with,
     pod,
 )
+from tests.protobuf_wire import body
 
 
 @on_cluster
@@ -271,17 +272,21 @@ async def test_what_is_not_served_is_answered_as_such(api: Api, method: str, pat
 
 @on_cluster
 async def test_other_media_types_are_refused_by_name(api: Api) -> None:
-    protobuf = await api.send_raw("POST", PODS, b"k8s\0", "application/vnd.kubernetes.protobuf")
+    unknown = body("Deployment", b"", "apps/v1")
+    protobuf = await api.send_raw("POST", PODS, unknown, "application/vnd.kubernetes.protobuf")
     assert protobuf.refusal[:2] == (415, "UnsupportedMediaType")
-    assert "reads no protobuf; add: --dry-run=client -o yaml | kubectl apply -f -" in protobuf.refusal[2]
+    assert protobuf.refusal[2].endswith("the embedded cluster reads no protobuf of apps/v1 Deployment: send JSON")
     refused = await api.send_raw("POST", PODS, b"a: b", "application/toml")
     assert refused.refusal == (
         415,
         "UnsupportedMediaType",
-        "the body of the request was in an unknown format - accepted media types include: application/json",
+        (
+            "the body of the request was in an unknown format - accepted media types include: application/json, "
+            "application/vnd.kubernetes.protobuf"
+        ),
     )
     await api.post(PODS, pod("a"))
-    applied = await api.send_raw("PATCH", f"{PODS}/a", b"{}", "application/apply-patch+yaml")
+    applied = await api.send_raw("PATCH", f"{PODS}/a", b"{}", "application/apply-patch+cbor")
     assert (applied.status, applied.body["reason"]) == (415, "UnsupportedMediaType")
 
 

@@ -16,7 +16,10 @@ _ANSWERED = {
     ("events.k8s.io", "v1", "events", "Event", True),
     ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
     ("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False),
+    ("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False),
+    ("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True),
     ("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False),
+    ("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False),
 }
 
 
@@ -102,9 +105,22 @@ async def test_kubectl_finds_strict_validation_and_dry_run_in_the_documents(api:
     place = document["paths"]["/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliquesets/{name}"]
     assert {"dryRun", "fieldValidation"} <= {each["name"] for each in place["patch"]["parameters"]}
     assert list(place["patch"]["requestBody"]["content"]) == [
+        "application/apply-patch+yaml",
         "application/json-patch+json",
         "application/merge-patch+json",
     ]
+
+
+@on_cluster
+async def test_a_built_in_kind_is_told_in_full_with_the_keys_of_its_lists(api: Api) -> None:
+    document = (await api.get("/openapi/v3/api/v1")).body
+    place = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]
+    assert "application/strategic-merge-patch+json" in place["patch"]["requestBody"]["content"]
+    spec = document["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"]
+    assert spec["containers"]["x-kubernetes-patch-merge-key"] == "name"
+    assert spec["nodeName"]["type"] == "string"
+    port = document["components"]["schemas"]["io.k8s.api.core.v1.ContainerPort"]
+    assert (port["required"], "description" in port) == (["containerPort"], False)
 
 
 def _references(value: object) -> list[str]:
@@ -126,7 +142,7 @@ def _kinds_of(schema: JsonObject) -> list[JsonObject]:
     [
         (
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            {"allowed": True, "reason": "the embedded cluster does not restrict its token"},
+            {"allowed": True},
         ),
         (
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -136,6 +152,6 @@ def _kinds_of(schema: JsonObject) -> list[JsonObject]:
 )
 @on_cluster
 async def test_the_token_is_not_restricted(api: Api, path: str, status: JsonObject) -> None:
-    answer = await api.post(path, {"spec": {}})
+    answer = await api.post(path, {"spec": {"resourceAttributes": {"verb": "delete", "resource": "nodes"}}})
     assert (answer.status, answer.body["status"]) == (201, status)
     assert (await api.get(path)).status == 405

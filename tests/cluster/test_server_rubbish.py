@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from grove.api.admission import AdmissionAnswer, AdmissionRequest
 from grove.api.meta import JsonObject
-from grove.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from grove.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request
 from grove.sim.clock import run_virtual
 from tests.cluster.apidsl import (
     CLIQUES,
@@ -33,7 +33,8 @@ _WORDS = st.sampled_from(
         "tolerations", "nodeName", "replicas", "preconditions", "gracePeriodSeconds", "propagationPolicy", "target",
         "op", "path", "value", "from", "add", "/metadata", "/spec/-", "$patch", "replace", "delete", "$retainKeys",
         "affinity", "nodeAffinity", "key", "operator", "data", "stringData", "ports", "nodeSelector",
-        "kind", "apiVersion", "v1", "Pod", "a", "", "resourceVersion", "0", "creationTimestamp", "namespace",
+        "kind", "apiVersion", "v1", "Pod", "a", "", "managedFields", "fieldsV1", "manager", "operation", "f:spec",
+        "resourceVersion", "0", "creationTimestamp", "namespace",
     ]
 )  # fmt: skip
 _LEAVES = st.none() | st.booleans() | st.integers(-2, 2**40) | st.floats(allow_nan=False, allow_infinity=False) | _WORDS
@@ -67,7 +68,22 @@ _TARGETS = (
     ("PUT", "/a/finalize", "application/json"),
     ("DELETE", "/a", "application/json"),
     ("DELETE", "", "application/json"),
+    ("PATCH", "/a", APPLY_PATCH),
+    ("PATCH", "/new", APPLY_PATCH),
+    ("PATCH", "/a/status", APPLY_PATCH),
+    ("PATCH", "/a/scale", APPLY_PATCH),
 )
+# What is applied must say what it is, or nothing is read of it.
+_HEADS: dict[str, JsonObject] = {
+    PODS: {"apiVersion": "v1", "kind": "Pod"},
+    CLIQUES: {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique"},
+    CONFIGS: {"apiVersion": "v1", "kind": "ConfigMap"},
+    NODES: {"apiVersion": "v1", "kind": "Node"},
+    NAMESPACES: {"apiVersion": "v1", "kind": "Namespace"},
+    QUOTAS: {"apiVersion": "v1", "kind": "ResourceQuota"},
+    _SECRETS: {"apiVersion": "v1", "kind": "Secret"},
+    _SERVICES: {"apiVersion": "v1", "kind": "Service"},
+}
 
 
 async def _populated() -> Api:
@@ -123,12 +139,17 @@ def test_rubbish_is_answered_with_a_status(
         api = await _populated()
         for body in bodies:
             revision = api.server.store.revision
-            answer = await api.send_raw(method, collection + suffix, _encoded(body), content_type, **query)
+            is_applied = content_type == APPLY_PATCH
+            sent = {**_HEADS[collection], **body} if is_applied and isinstance(body, dict) else body
+            options = {**query, "fieldManager": "rubbish", "force": "true"} if is_applied else query
+            answer = await api.send_raw(method, collection + suffix, _encoded(sent), content_type, **options)
             assert answer.status < 500
             if answer.status >= 400:
                 assert (answer.body["kind"], answer.body["code"]) == ("Status", answer.status)
                 assert api.server.store.revision == revision
         for each in _COLLECTIONS:
             assert (await api.get(each)).status == 200
+            # Those who want to know who owns what are answered, too.
+            assert api.server.handle(Request(method="GET", path=each, program="tests")).status == 200
 
     run_virtual(story())

@@ -4,6 +4,7 @@ import asyncio
 from random import Random
 
 from grove.clock import LoopClock
+from grove.cluster.furnished_namespaces import FurnishedNamespaces
 from grove.cluster.garbage import GarbageCollector
 from grove.cluster.http.server import HttpApi
 from grove.cluster.server import ApiServer
@@ -13,16 +14,17 @@ _TOKEN = "a token of the tests"
 
 
 class Embedded:
-    """The embedded API over HTTP and TLS, with its garbage collector and nothing else: no scheduler, no kubelet."""
+    """The embedded API over HTTP and TLS, with what cleans up and furnishes; no scheduler, no kubelet."""
 
     def __init__(self) -> None:
         self._server = ApiServer(LoopClock.starting_now(), Random(7))
         self._http = HttpApi(self._server, token=_TOKEN)
-        self._collector: asyncio.Task[None] | None = None
+        self._parts: list[asyncio.Task[None]] = []
 
     async def start(self) -> Access:
         await self._http.start()
-        self._collector = asyncio.create_task(GarbageCollector(self._server).run())
+        furnished = FurnishedNamespaces(self._server, root_ca=self._http.ca)
+        self._parts = [asyncio.create_task(part.run()) for part in (GarbageCollector(self._server), furnished)]
         return Access(
             server=self._http.url, source="tests", certificate_authority=self._http.ca, token=self._http.token
         )
@@ -33,6 +35,6 @@ class Embedded:
 
     async def stop(self) -> None:
         await self._http.stop()
-        if self._collector is not None:
-            self._collector.cancel()
-            await asyncio.wait([self._collector])
+        for part in self._parts:
+            part.cancel()
+        await asyncio.gather(*self._parts, return_exceptions=True)

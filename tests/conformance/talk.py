@@ -21,13 +21,22 @@ _ROOTS = {
     "horizontalpodautoscalers": "/apis/autoscaling/v2",
     "priorityclasses": "/apis/scheduling.k8s.io/v1",
     "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
+    "roles": "/apis/rbac.authorization.k8s.io/v1",
+    "rolebindings": "/apis/rbac.authorization.k8s.io/v1",
+    "clusterroles": "/apis/rbac.authorization.k8s.io/v1",
+    "clusterrolebindings": "/apis/rbac.authorization.k8s.io/v1",
+    "mutatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
+    "validatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
     "podcliquesets": "/apis/grove.io/v1alpha1",
     "podcliques": "/apis/grove.io/v1alpha1",
     "podcliquescalinggroups": "/apis/grove.io/v1alpha1",
     "clustertopologybindings": "/apis/grove.io/v1alpha1",
     "podgangs": "/apis/scheduler.grove.io/v1alpha1",
 }
-_CLUSTER_WIDE = ("nodes", "namespaces", "priorityclasses", "customresourcedefinitions", "clustertopologybindings")
+_CLUSTER_WIDE = (
+    "nodes", "namespaces", "priorityclasses", "customresourcedefinitions", "clustertopologybindings", "clusterroles",
+    "clusterrolebindings", "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+)  # fmt: skip
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from grove.api.resources import (
     PODS,
     SECRETS,
     SERVICES,
+    TOPOLOGY_BINDINGS,
     Resource,
 )
 from grove.api.template_hash import generation_hash
@@ -142,8 +143,16 @@ async def a_service_is_put_right(stage: Stage) -> None:
 async def a_set_names_a_topology(stage: Stage) -> None:
     wish = manifest()
     wish["spec"]["template"]["topologyConstraint"] = {"topologyName": "racks", "pack": {"required": "rack"}}
-    with pytest.raises(ApiError, match="topology"):
+    with pytest.raises(ApiError, match="there is no such ClusterTopologyBinding"):
         await stage.apply(wish)
+    kind = {"apiVersion": TOPOLOGY_BINDINGS.api_version, "kind": TOPOLOGY_BINDINGS.kind}
+    spec = {"levels": [{"domain": "rack", "key": "example.com/rack"}]}
+    await stage.client.create(TOPOLOGY_BINDINGS, "", {**kind, "metadata": {"name": "racks"}, "spec": spec})
+    deadline = stage.cluster.clock.monotonic() + stage.patience
+    while (await stage.client.get(TOPOLOGY_BINDINGS, "", "racks")).status.observed_generation is None:
+        assert stage.cluster.clock.monotonic() < deadline, "nobody looks at the binding"
+        await stage.look()
+    await stage.client.delete(TOPOLOGY_BINDINGS, "", "racks")
 
 
 async def the_certificate_is_made_anew(stage: Stage) -> None:

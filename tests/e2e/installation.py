@@ -48,7 +48,14 @@ def outside_operator(kubeconfig: Path, folder: Path, *, name: str = "operator", 
 class Installation:
     """What `grove manifests` prints, applied to a plane."""
 
-    def __init__(self, plane: Plane, *, has_webhooks: bool = True, **parts: JsonObject) -> None:
+    def __init__(
+        self,
+        plane: Plane,
+        *,
+        has_webhooks: bool = True,
+        without: tuple[str, ...] = ("Deployment",),
+        **parts: JsonObject,
+    ) -> None:
         """`parts` of the configuration that the installation, and every operator of it, is made with."""
         self.plane = plane
         self._parts = parts
@@ -56,7 +63,7 @@ class Installation:
         self.documents = [
             document
             for document in _manifests(plane.folder, parts)
-            if document["kind"] != "Deployment" and (has_webhooks or "Webhook" not in document["kind"])
+            if document["kind"] not in without and (has_webhooks or "Webhook" not in document["kind"])
         ]
         # Namespace and definitions first, as they stand in the output; the rest needs them.
         text = yaml.safe_dump_all(self._reachable(document) for document in self.documents)

@@ -10,12 +10,14 @@ import msgspec
 import pytest
 
 from grove.api.meta import JsonObject
+from grove.api.resources import PODCLIQUES
 from tests.e2e.audit import Asked, read_audit, shown
 from tests.e2e.every_write import cause_every_write
-from tests.e2e.harness import Cluster
+from tests.e2e.harness import Cluster, Stage
 from tests.e2e.installation import ELECTION, USER, Installation
 from tests.kube.controlplane.nodes import running_nodes
-from tests.kube.controlplane.plane import running_plane
+from tests.kube.controlplane.plane import GANGS, running_plane
+from tests.simulation.wire_stories import begin, find, names
 
 pytestmark = pytest.mark.kube
 
@@ -50,6 +52,10 @@ def rights(documents: list[JsonObject]) -> list[Right]:
     ]
 
 
+ON: JsonObject = {"enabled": True}
+GANGS_OF_KUBERNETES = "scheduling.k8s.io"
+
+
 class Evidence(msgspec.Struct):
     granted: list[Right]
     asked: list[Asked]
@@ -62,7 +68,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
     with running_plane(folder) as plane, running_nodes(plane.kubeconfig, 3):
         # The authorizer guards what the operator made, against everybody but the users of this test.
         authorizer = {"enabled": True, "exemptServiceAccountUserNames": ["admin"]}
-        installation = Installation(plane, leaderElection=ELECTION, authorizer=authorizer)
+        installation = Installation(plane, leaderElection=ELECTION, authorizer=authorizer, topologyAwareScheduling=ON)
         with installation.pod_like_operator() as operator:
             operator.await_ready()
 
@@ -88,4 +94,41 @@ def test_no_right_is_granted_that_is_not_used(evidence: Evidence) -> None:
     unused = sorted(right for right in evidence.granted if not any(right.covers(one) for one in evidence.asked))
     # The right to own is looked up when something is created for an owner; nobody ever asks for it by itself.
     left = [right for right in unused if not right.resource.endswith("/finalizers")]
+    # Here kube-scheduler knows no gangs; below it does.
+    left = [right for right in left if right.group != GANGS_OF_KUBERNETES]
     assert left == [], "\n".join(map(str, left))
+
+
+def test_where_kubernetes_has_gangs_the_rights_to_show_them_are_enough_and_used(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("rbac-gangs")
+    with running_plane(folder, gangs=GANGS) as plane, running_nodes(plane.kubeconfig, 3):
+        installation = Installation(plane, leaderElection=ELECTION)
+        with installation.pod_like_operator() as operator:
+            operator.await_ready()
+
+            async def run() -> None:
+                async with Cluster(plane.kubeconfig, operators=(operator,)) as cluster:
+                    stage = await cluster.stage()
+                    await begin(stage)
+                    await lose_a_clique(stage)
+                    await stage.clear()
+
+            asyncio.run(run())
+        asked = [one for one in read_audit(plane, USER) if one.target and one.target.api_group == GANGS_OF_KUBERNETES]
+        granted = [right for right in rights(installation.documents) if right.group == GANGS_OF_KUBERNETES]
+    assert shown(asked, lambda one: one.answer.code in (401, 403)) == []
+    unused = [right for right in granted if not any(right.covers(one) for one in asked)]
+    # Read again only when a name was taken before us; changed only when a minimum does.
+    assert [right for right in unused if right.verb not in ("get", "patch")] == []
+
+
+async def lose_a_clique(stage: Stage) -> None:
+    """It comes back in another life, with another group."""
+    before = find(stage, PODCLIQUES, "p-0-a").metadata.uid
+    await stage.delete(PODCLIQUES, "p-0-a")
+    await stage.wait_until(
+        lambda: "p-0-a" in names(stage, PODCLIQUES) and find(stage, PODCLIQUES, "p-0-a").metadata.uid != before
+    )
+    await stage.settle()

@@ -12,6 +12,7 @@ import structlog
 from grove.cli.chance import fresh_random
 from grove.clock import Clock
 from grove.cluster.app import EmbeddedCluster, KubeletKind
+from grove.cluster.store import Storage
 from grove.controller.app import Controller
 from grove.kube.client import Client
 from grove.kube.limits import WriteLimiter
@@ -28,10 +29,10 @@ def prepare_process() -> None:
     gc.enable()
 
 
-def new_cluster(clock: Clock, kubelet: KubeletKind) -> EmbeddedCluster:
+def new_cluster(clock: Clock, kubelet: KubeletKind, store: Storage | None = None) -> EmbeddedCluster:
     # The server takes its admission when it is made, and the admission looks into the server's store.
     admission = admission_of(lambda: cluster.server.store)
-    cluster = EmbeddedCluster(clock, fresh_random(), admission=admission, kubelet=kubelet)
+    cluster = EmbeddedCluster(clock, fresh_random(), admission=admission, kubelet=kubelet, store=store)
     return cluster
 
 

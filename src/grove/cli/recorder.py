@@ -18,7 +18,7 @@ from grove.api.podcliqueset import PodCliqueSet
 from grove.api.reasons import EventReason
 from grove.api.resources import PODCLIQUESETS, PODGANGS
 from grove.cli.options import KINDS
-from grove.cluster.resources import BY_QUALIFIED, EVENTS, PODS
+from grove.cluster.resources import EVENTS, PODS
 from grove.cluster.server.logs import LogLine, LogSource, LogTail, container_status
 from grove.cluster.server.loose import items, part
 from grove.cluster.store import Change, ChangeType
@@ -29,7 +29,6 @@ LAST_LINES = 10
 # Who fails again and again does so for one reason.
 MOST_FAILURES = 100
 
-_SETS = BY_QUALIFIED["podcliquesets.grove.io"]
 _ON_THE_WAY = ("", "ContainerCreating", "PodInitializing")
 _TOLD_KINDS = (PODCLIQUESETS.kind, PODGANGS.kind)
 _TOLD_REASONS = (EventReason.REPLICA_RESTARTING,)
@@ -128,7 +127,7 @@ class Recorder:
         elif change.served is EVENTS:
             if change.type is ChangeType.ADDED:
                 self._hear_event(msgspec.json.decode(change.entry.data, type=_Event))
-        elif change.served is _SETS:
+        elif change.served.qualified == PODCLIQUESETS.full_name:
             key = SetKey(namespace=change.entry.namespace, name=change.entry.name)
             if change.type is ChangeType.DELETED:
                 self.sets.pop(key, None)

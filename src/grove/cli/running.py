@@ -22,6 +22,7 @@ from grove.cli.run_stage import Lines, say_summary, stage
 from grove.clock import Clock, LoopClock
 from grove.cluster.app import KubeletKind
 from grove.cluster.nodes import Nodes
+from grove.cluster.topology import create_topology
 from grove.errors import UserError
 from grove.planner.sentences import Sentence
 
@@ -79,6 +80,7 @@ class Run:
         """When it returns, nothing of the run is left but what it wrote through a hostPath."""
         client = self._cluster.client()
         await Nodes(client, self._clock).create(self._wishes.nodes, self._wishes.node_resources)
+        await create_topology(client)
         followed = Followed(client, self._clock, fresh_random())
         async with asyncio.TaskGroup() as tasks:
             started = inhabit(tasks, self._cluster, self._clock, has_operator=True)

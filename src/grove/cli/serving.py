@@ -1,26 +1,39 @@
 """What `grove up` does: wires cluster, HTTP, operator and pictures together, and takes them apart again.
 
-The order matters: the kubeconfig appears once the API answers, and is gone before the API is.
+The order matters: the kubeconfig appears once the API answers, and is gone before the API is. What is special about a
+cluster that is kept in a folder is `keeping.py`.
 """
 
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from grove.cli.apply import apply_all
-from grove.cli.chance import fresh_random, new_token
+from grove.cli.chance import fresh_random
 from grove.cli.documents import Document, read_documents
 from grove.cli.embedding import inhabit, new_cluster, prepare_process
 from grove.cli.following import Followed, show_for_ever
+from grove.cli.keeping import (
+    Kept,
+    check_is_kept,
+    describe,
+    furnish,
+    identity_of,
+    keep_identity,
+    keeping,
+    told_changes,
+)
 from grove.cli.output import Format, say, say_json_line
 from grove.cli.up import Wishes
 from grove.clock import Clock, LoopClock
 from grove.cluster.app import EmbeddedCluster, KubeletKind
+from grove.cluster.data_dir import DataDir, open_data_dir
+from grove.cluster.http.identity import Identity
 from grove.cluster.http.kubeconfig import remove_kubeconfig, write_kubeconfig
 from grove.cluster.http.server import HttpApi
-from grove.cluster.nodes import Nodes
+from grove.cluster.resources import NODES
 from grove.errors import UserError
 from grove.kube.config import OWN_KUBECONFIG, find_access, is_listening
 
@@ -32,23 +45,30 @@ def serve(wishes: Wishes) -> None:
     """Until Ctrl-C or SIGTERM."""
     documents = [document for path in wishes.files for document in read_documents(path)]
     _check_kubeconfig(wishes.kubeconfig)
-    prepare_process()
-    asyncio.run(_serve(wishes, documents))
+    with ExitStack() as stack:
+        data_dir = None if wishes.data_dir is None else stack.enter_context(open_data_dir(wishes.data_dir))
+        prepare_process()
+        asyncio.run(_serve(wishes, documents, data_dir))
 
 
-async def _serve(wishes: Wishes, documents: list[Document]) -> None:
+async def _serve(wishes: Wishes, documents: list[Document], data_dir: DataDir | None) -> None:
     clock = LoopClock.starting_now()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    cluster = new_cluster(clock, KubeletKind(wishes.kubelet))
-    token = new_token()
-    api = HttpApi(cluster.server, token=token, port=wishes.port)
-    async with _started(api, wishes.port):
-        await Nodes(cluster.client(), clock).create(wishes.nodes, wishes.node_resources)
-        with _kubeconfig(wishes.kubeconfig, api, token):
-            _greet(wishes, api.url)
-            await _inhabit(cluster, clock, wishes, documents, stop)
+    kept = None if data_dir is None else describe(data_dir)
+    identity = identity_of(data_dir, clock)
+    async with keeping(data_dir) as store:
+        cluster = new_cluster(clock, KubeletKind(wishes.kubelet), store)
+        await check_is_kept(store)
+        async with _started(cluster, identity, wishes.port) as api:
+            keep_identity(data_dir, identity, port=api.port)
+            changes = await furnish(cluster.client(), clock, wishes, data_dir)
+            with _kubeconfig(wishes.kubeconfig, api, identity.token):
+                _greet(wishes, api.url, kept, node_count=cluster.server.store.table(NODES).count(""))
+                for line in told_changes(changes) if wishes.output is Format.TEXT else ():
+                    say(line)
+                await _inhabit(cluster, clock, wishes, documents, stop)
 
 
 async def _inhabit(
@@ -67,15 +87,30 @@ async def _inhabit(
 
 
 @asynccontextmanager
-async def _started(api: HttpApi, port: int) -> AsyncIterator[None]:
+async def _started(cluster: EmbeddedCluster, identity: Identity, port: int) -> AsyncIterator[HttpApi]:
+    """On the port that is asked for; else where it was before, if that is free."""
     try:
-        await api.start()
+        api = await _start(cluster, identity, port or identity.port)
     except OSError as error:
-        raise UserError(f"port {port} cannot be used ({error.strerror}); choose another one with --port") from error
+        if port:
+            raise UserError(f"port {port} cannot be used ({error.strerror}); choose another one with --port") from error
+        api = await _start(cluster, identity, 0)
     try:
-        yield
+        yield api
     finally:
         await api.stop()
+
+
+async def _start(cluster: EmbeddedCluster, identity: Identity, port: int) -> HttpApi:
+    """Raises `OSError`, and leaves nothing behind."""
+    api = HttpApi(cluster.server, token=identity.token, port=port, certificates=identity.certificates)
+    try:
+        await api.start()
+    except OSError:
+        await api.stop()
+        raise
+    cluster.root_ca = api.ca
+    return api
 
 
 @contextmanager
@@ -110,12 +145,14 @@ def _check_kubeconfig(path: Path) -> None:
         )
 
 
-def _greet(wishes: Wishes, url: str) -> None:
+def _greet(wishes: Wishes, url: str, kept: Kept | None, *, node_count: int) -> None:
     if wishes.output is Format.JSON:
-        say_json_line({"url": url, "kubeconfig": str(wishes.kubeconfig)})
+        say_json_line({"url": url, "kubeconfig": str(wishes.kubeconfig), **({} if kept is None else kept.to_json())})
         return
     operator = "and the Grove operator" if wishes.has_operator else "without an operator"
-    say(f"A cluster with {wishes.nodes} nodes {operator}: {url}")
+    say(f"A cluster with {node_count} nodes {operator}: {url}")
+    if kept is not None:
+        say(str(kept))
     flag = "" if wishes.kubeconfig == OWN_KUBECONFIG else f" --kubeconfig {wishes.kubeconfig}"
     say(f"  kubectl --kubeconfig {wishes.kubeconfig} get pods")
     say(f"  grove status{flag}      grove why{flag} pcs/NAME      grove apply{flag} -f FILE")

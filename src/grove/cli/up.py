@@ -14,6 +14,7 @@ from grove.cli.output import Format
 
 # More than one process can look after.
 MOST_NODES = 20_000
+NODES = 8
 NODE_RESOURCES = "cpu=32,memory=256Gi,nvidia.com/gpu=8,pods=110"
 
 
@@ -25,9 +26,16 @@ class Kubelet(StrEnum):
 
 Files = Annotated[list[Path] | None, typer.Argument(help="Manifests to apply at the start.", metavar="[FILE...]")]
 NodeCount = Annotated[
-    int, typer.Option("--nodes", help="Number of nodes: node-0 ...", min=0, max=MOST_NODES, metavar="N")
+    int | None,
+    typer.Option(
+        "--nodes", help="Number of nodes: node-0 ...", min=0, max=MOST_NODES, metavar="N", show_default=str(NODES)
+    ),
 ]
 NodeResources = Annotated[str, typer.Option("--node-resources", help="What every node has.", metavar="K=V,...")]
+WantedResources = Annotated[
+    str | None,
+    typer.Option("--node-resources", help="What every node has.", metavar="K=V,...", show_default=NODE_RESOURCES),
+]
 KubeletOption = Annotated[Kubelet, typer.Option("--kubelet", help="Who runs pods; process: this machine does.")]
 Port = Annotated[int, typer.Option("--port", help="0: a free one. Loopback only.", min=0, max=65535, metavar="N")]
 NoOperator = Annotated[bool, typer.Option("--no-operator", help="Serve the cluster only.")]
@@ -35,7 +43,8 @@ KubeconfigFile = Annotated[
     Path, typer.Option("--kubeconfig", help="Written once the API answers, removed at the end.", metavar="PATH")
 ]
 DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="Keep the cluster there (comes later).", metavar="DIR")
+    Path | None,
+    typer.Option("--data-dir", help="Keep the cluster there: it goes on from where it ended, however.", metavar="DIR"),
 ]
 
 
@@ -43,19 +52,22 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """What the user asked for, checked."""
 
     files: tuple[Path, ...]
-    nodes: int
-    node_resources: dict[str, str]
+    # None: not asked for. A new cluster has the usual ones, a kept one keeps what it has.
+    nodes: int | None
+    node_resources: dict[str, str] | None
     kubelet: Kubelet
     port: int
     has_operator: bool
     kubeconfig: Path
+    # None: in memory.
+    data_dir: Path | None
     output: Format
 
 
 def up(
     files: Files = None,
-    nodes: NodeCount = 8,
-    node_resources: NodeResources = NODE_RESOURCES,
+    nodes: NodeCount = None,
+    node_resources: WantedResources = None,
     kubelet: KubeletOption = Kubelet.SIMULATED,
     port: Port = 0,
     no_operator: NoOperator = False,
@@ -66,16 +78,15 @@ def up(
     """Start a Kubernetes of your own, with nodes and the operator, until Ctrl-C."""
     if kubelet is Kubelet.PROCESS and sys.platform != "linux":
         raise UsageError("--kubelet process: local processes are run on Linux only; use simulated or none")
-    if data_dir is not None:
-        raise UsageError("--data-dir: keeping the cluster on disk comes later; leave it out, the cluster is in memory")
     wishes = Wishes(
         files=tuple(files or ()),
         nodes=nodes,
-        node_resources=parse_resources(node_resources),
+        node_resources=None if node_resources is None else parse_resources(node_resources),
         kubelet=kubelet,
         port=port,
         has_operator=not no_operator,
         kubeconfig=kubeconfig,
+        data_dir=data_dir,
         output=output,
     )
     # What is loaded now stays: looking for garbage in it would only take time. `serve` switches it on again.

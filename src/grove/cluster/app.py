@@ -11,6 +11,7 @@ from typing import assert_never
 from grove.api.admission import AdmissionControl
 from grove.clock import Clock
 from grove.cluster.bound import BoundPods
+from grove.cluster.furnished_namespaces import FurnishedNamespaces
 from grove.cluster.garbage import GarbageCollector
 from grove.cluster.inprocess import InProcessTransport
 from grove.cluster.kubelet.process import ProcessKubelet
@@ -21,6 +22,7 @@ from grove.cluster.node_lifecycle import NodeLifecycle
 from grove.cluster.scheduler import Scheduler
 from grove.cluster.server import ApiServer
 from grove.cluster.server.logs import NO_LOGS, LogSource
+from grove.cluster.store import Storage
 from grove.kube.client import Client
 
 
@@ -42,13 +44,17 @@ class EmbeddedCluster:
         *,
         admission: AdmissionControl | None,
         kubelet: KubeletKind = KubeletKind.SIMULATED,
+        store: Storage | None = None,
     ) -> None:
+        """With a store that was restored, the cluster goes on from there."""
         self._clock = clock
         self._random = random
         self._kubelet = kubelet
+        # Whom to trust to reach this cluster, once it is served.
+        self.root_ca = b""
         self._process_logs = ProcessLogs()
         self.logs = self._log_source()
-        self.server = ApiServer(clock, self._chance(), admission=admission, logs=self.logs)
+        self.server = ApiServer(clock, self._chance(), admission=admission, logs=self.logs, store=store)
 
     def connect(self) -> InProcessTransport:
         return InProcessTransport(self.server, self._clock)
@@ -64,6 +70,7 @@ class EmbeddedCluster:
             NodeLifecycle(self.client(), clock, self._chance(), bound).run(),
             Scheduler(self.client(), clock, self._chance()).run(),
             GarbageCollector(self.server).run(),
+            FurnishedNamespaces(self.server, root_ca=self.root_ca).run(),
         ]
         match self._kubelet:
             case KubeletKind.SIMULATED:

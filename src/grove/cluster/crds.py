@@ -1,40 +1,31 @@
-"""Our custom kinds as a server sees them: what a CustomResourceDefinition says, made ready for use.
+"""One version of a custom kind, made ready for use: what its CustomResourceDefinition says of objects of that version.
 
 A structural schema is compiled once. An object that conforms is recognised in one quick pass and stored as it is; only
 for others is the slow pass taken, which prunes unknown fields and nulls, fills in defaults, and names what is wrong.
-Not here: rules over several fields in CEL (admission checks those), and built-in kinds, whose unknown fields are kept.
+Not here: which kinds are served (`catalogue.py`), how a definition is judged (`server/definition_rules.py`), and
+built-in kinds, whose unknown fields are kept.
 """
 
-import re
-from datetime import datetime
-from functools import cache
-from types import GenericAlias
-from typing import Annotated, Any, Literal
+from functools import cache, cached_property
+from typing import Any
 
 import msgspec
 
 from grove.api.crds import custom_resource_definitions
-from grove.api.fielderrors import (
-    ErrorKind,
-    FieldError,
-    duplicate,
-    invalid,
-    not_supported,
-    required,
-    type_invalid,
-)
+from grove.api.fielderrors import ErrorKind, FieldError, invalid
 from grove.api.meta import JsonObject
+from grove.cluster.schemas.fitting import Shape, Types
+from grove.cluster.schemas.keywords import ALWAYS_KNOWN
+from grove.cluster.schemas.rules import Ruled, RuleFindings, ruled
+from grove.cluster.schemas.shaping import Shaping
+from grove.cluster.schemas.validating import NOTHING_OLD, NOWHERE, schema_errors_of
 
-_BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
-}  # fmt: skip
-_VERBATIM = "x-kubernetes-preserve-unknown-fields"
-_INT_OR_STRING = "x-kubernetes-int-or-string"
-# Types of lists whose items must differ.
-_DISTINCT = ("map", "set")
-# The server's own business, whatever a schema says.
-_ALWAYS_KNOWN = ("apiVersion", "kind", "metadata")
+# Of an object with one of these it is not asked whether it keeps the rules.
+_BLOCKING = (ErrorKind.REQUIRED, ErrorKind.TOO_LONG, ErrorKind.TOO_MANY, ErrorKind.TYPE_INVALID)
+_UNCHECKED = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation"
+)
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,72 +34,155 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     type: str
     json_path: str
-    priority: int
-    description: str
+    priority: int = 0
+    description: str = ""
+    format: str = ""
 
 
-class Conformed(msgspec.Struct, frozen=True):
-    """An object made to fit its schema, as far as that goes: what was pruned, and what is wrong with the rest."""
+class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
+    """Where in an object the scale subresource finds what it shows, as steps from the root."""
+
+    spec: tuple[str, ...]
+    status: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
+class Shaped(msgspec.Struct, frozen=True):
+    """An object made to fit its schema, as far as that goes, and the paths of what was pruned."""
 
     obj: JsonObject
     unknown: tuple[str, ...] = ()
-    errors: tuple[FieldError, ...] = ()
 
 
-class CustomKind(msgspec.Struct, frozen=True, kw_only=True):
-    schema: JsonObject
-    short_names: tuple[str, ...]
-    categories: tuple[str, ...]
-    columns: tuple[Column, ...]
-    # Of spec, status and whatever else is there.
-    shapes: dict[str, "Shape"]
+class CustomVersion:
+    """One version of a custom kind. Known by its identity: a definition that changes makes new ones."""
 
-    def conformed(self, obj: JsonObject, old: JsonObject | None = None) -> Conformed:
-        """Parts shared with `old` are not looked at again; what was wrong in it before is not held against `obj`."""
+    def __init__(self, version: JsonObject, names: JsonObject, *, types: Types) -> None:
+        self.name: str = version["name"]
+        self.schema: JsonObject = (version.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
+        self.singular: str = names.get("singular", "")
+        self.short_names: tuple[str, ...] = tuple(names.get("shortNames", ()))
+        self.categories: tuple[str, ...] = tuple(names.get("categories", ()))
+        self.columns: tuple[Column, ...] = tuple(map(_column, version.get("additionalPrinterColumns") or ()))
+        self.scale: ScalePaths | None = _scale_paths(version)
+        self.selectable: tuple[str, ...] = tuple(
+            field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
+        )
+        # None: not deprecated.
+        self.deprecation: str | None = version.get("deprecationWarning", "") if version.get("deprecated") else None
+        # Set if stored objects may be other than they are shown: stored in another version, or under an older schema.
+        self.stored_as: CustomVersion | None = None
+        # Set while the definition leaves: no new objects.
+        self.is_leaving = False
+        self._types = types
+        # Of each part the last value that was found to fit: a write asks twice, before admission and after it.
+        self._fitting: dict[str, Any] = {}
+
+    @property
+    def is_shown_as_stored(self) -> bool:
+        """There is nothing to say about an object but what the store has of it."""
+        return self.stored_as is None and self.deprecation is None
+
+    @cached_property
+    def _shapes(self) -> dict[str, Shape | None]:
+        """Of spec, status and whatever else is there; None: only the slow pass tells."""
+        fields = self.schema.get("properties", {})
+        return {field: self._types.shape_of(inner) for field, inner in fields.items() if field not in ALWAYS_KNOWN}
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether the root of the schema says no more than which fields there are."""
+        words = {"type", "properties", "required", "description", "title", "x-kubernetes-validations"}
+        return set(self.schema) <= words
+
+    @cached_property
+    def rules(self) -> Ruled | None:
+        return ruled(self.schema, is_root=True)
+
+    def shaped(self, obj: JsonObject, old: JsonObject | None = None) -> Shaped:
+        """Parts shared with `old` are not looked at again."""
         if self._is_clean(obj, old or {}):
-            return Conformed(obj)
-        findings = _Findings()
-        result = findings.object(obj, self.schema, "")
-        assert isinstance(result, dict)
-        errors = tuple(findings.errors)
-        if errors and old is not None:
-            before = _Findings()
-            before.object(old, self.schema, "")
-            errors = tuple(error for error in errors if error not in before.errors)
-        return Conformed(result, tuple(findings.unknown), errors)
+            return Shaped(obj)
+        shaping = Shaping()
+        return Shaped(shaping.root(obj, self.schema), tuple(shaping.unknown))
+
+    def judged(self, obj: JsonObject, old: JsonObject | None = None) -> RuleFindings:
+        """What schema and rules have against an object that was shaped; what was wrong in `old` before may stay."""
+        errors: list[FieldError] = []
+        if not self._is_clean(obj, old or {}):
+            errors = schema_errors_of(obj, self.schema, NOTHING_OLD if old is None else old)
+        if self.rules is None:
+            return RuleFindings(tuple(errors))
+        if errors and any(error.kind in _BLOCKING for error in errors):
+            return RuleFindings((*errors, invalid(NOWHERE, None, _UNCHECKED)))
+        if not self.rules.is_met_in(obj):
+            return RuleFindings(tuple(errors))
+        found = self.rules.judged(obj, old)
+        return RuleFindings((*errors, *found.errors), found.warnings)
+
+    def shown(self, obj: JsonObject, api_version: str) -> JsonObject:
+        """A stored object as this version shows it: shaped as it is stored, then without what this version lacks."""
+        if self.stored_as is None:
+            return obj
+        shaped = obj if self.stored_as._is_clean(obj, {}) else Shaping().root(obj, self.stored_as.schema)
+        if self.stored_as is not self:
+            shaped = Shaping(fills_defaults=False).root(shaped, self.schema)
+        return shaped if shaped.get("apiVersion") == api_version else {**shaped, "apiVersion": api_version}
 
     def _is_clean(self, obj: JsonObject, old: JsonObject) -> bool:
+        if not self._is_plain:
+            return False
+        shapes = self._shapes
         for field, value in obj.items():
-            if field in _ALWAYS_KNOWN:
+            if field in ALWAYS_KNOWN:
                 continue
-            shape = self.shapes.get(field)
-            if shape is None or not (value is old.get(field) or shape.fits(value)):
+            shape = shapes.get(field)
+            if shape is None:
                 return False
-        return all(field in obj for field in self.schema.get("required", ()))
+            if value is old.get(field) or value is self._fitting.get(field, self):
+                continue
+            if not shape.fits(value):
+                return False
+            self._fitting[field] = value
+        return self._indispensable <= obj.keys()
+
+    @cached_property
+    def _indispensable(self) -> frozenset[str]:
+        """Parts of the whole that are never absent: they are required, or have a default."""
+        fields = self.schema.get("properties", {}).items()
+        return frozenset((*self.schema.get("required", ()), *(name for name, inner in fields if "default" in inner)))
+
+
+def custom_versions(definition: JsonObject, types: Types | None = None) -> dict[str, CustomVersion]:
+    """By name, in the order of the definition; served or not."""
+    spec, made = definition["spec"], types or Types()
+    return {version["name"]: CustomVersion(version, spec["names"], types=made) for version in spec["versions"]}
+
+
+def defaulted_definition(definition: JsonObject) -> JsonObject:
+    """With what follows from the rest of it."""
+    spec = definition.get("spec") or {}
+    names = dict(spec.get("names") or {})
+    if kind := names.get("kind"):
+        names.setdefault("singular", kind.lower())
+        names.setdefault("listKind", f"{kind}List")
+    made = {**spec, "names": names, "conversion": spec.get("conversion") or {"strategy": "None"}}
+    if "versions" in spec:
+        made["versions"] = [{"served": False, "storage": False, **version} for version in spec["versions"]]
+    return {**definition, "spec": made}
 
 
 @cache
-def custom_kinds() -> dict[str, CustomKind]:
-    """By the definition's name: plural and group."""
-    types = _Types()
-    found = custom_resource_definitions()
-    return {definition["metadata"]["name"]: _custom_kind(definition["spec"], types) for definition in found}
+def own_definitions() -> tuple[tuple[JsonObject, dict[str, CustomVersion]], ...]:
+    """The definitions of our kinds, made ready once for all servers of this process."""
+    types = Types()
+    definitions = (defaulted_definition(definition) for definition in custom_resource_definitions())
+    return tuple((definition, custom_versions(definition, types)) for definition in definitions)
 
 
-def _custom_kind(spec: JsonObject, types: "_Types") -> CustomKind:
-    version = spec["versions"][0]
-    schema = version["schema"]["openAPIV3Schema"]
-    return CustomKind(
-        schema=schema,
-        short_names=tuple(spec["names"].get("shortNames", ())),
-        categories=tuple(spec["names"].get("categories", ())),
-        columns=tuple(_column(column) for column in version["additionalPrinterColumns"]),
-        shapes={
-            field: Shape(type=types.of(inner), keyed=_keyed(inner))
-            for field, inner in schema["properties"].items()
-            if field not in _ALWAYS_KNOWN
-        },
-    )
+def custom_kinds() -> dict[str, CustomVersion]:
+    """Our kinds as they are stored, by the definition's name: plural and group."""
+    return {definition["metadata"]["name"]: next(iter(made.values())) for definition, made in own_definitions()}
 
 
 def _column(column: JsonObject) -> Column:
@@ -118,248 +192,20 @@ def _column(column: JsonObject) -> Column:
         json_path=column["jsonPath"],
         priority=column.get("priority", 0),
         description=column.get("description", ""),
+        format=column.get("format", ""),
     )
 
 
-# The quick pass: does this value conform, with nothing to prune, to fill in or to blame? Asked of msgspec, in one call
+def _scale_paths(version: JsonObject) -> ScalePaths | None:
+    scale: Any = (version.get("subresources") or {}).get("scale")
+    if not scale:
+        return None
+    return ScalePaths(
+        spec=_steps(scale["specReplicasPath"]),
+        status=_steps(scale["statusReplicasPath"]),
+        selector=_steps(scale["labelSelectorPath"]) if scale.get("labelSelectorPath") else (),
+    )
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """A schema as a type that accepts what conforms as it is; and the lists whose items must differ in their keys."""
-
-    type: Any
-    keyed: "Keyed | None"
-
-    def fits(self, value: Any) -> bool:
-        try:
-            msgspec.convert(value, self.type)
-        except (msgspec.ValidationError, RecursionError):
-            return False
-        return self.keyed is None or self.keyed.is_distinct(value)
-
-
-class Keyed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where inside a value such lists are: a walk meets only what is there."""
-
-    # Of a list: the fields by which an item is known, or () if by itself, None if items may repeat; what is in items.
-    keys: tuple[str, ...] | None = None
-    items: "Keyed | None" = None
-    # Of an object.
-    fields: dict[str, "Keyed"] = {}
-
-    def is_distinct(self, value: Any) -> bool:
-        """Of a value that has the right type."""
-        if isinstance(value, dict):
-            return all(inner.is_distinct(value[field]) for field, inner in self.fields.items() if field in value)
-        if self.keys is not None and len({_key_of(item, self.keys) for item in value}) < len(value):
-            return False
-        return self.items is None or all(self.items.is_distinct(item) for item in value)
-
-
-class _Types:
-    """Makes types of schemas. Parts of a schema that are shared, as those of a podSpec are, share their type."""
-
-    def __init__(self) -> None:
-        # The schema is kept beside its type: an identity means nothing once its object is gone.
-        self._made: dict[int, tuple[JsonObject, Any]] = {}
-
-    def of(self, schema: JsonObject) -> Any:
-        made = self._made.get(id(schema))
-        if made is None:
-            made = self._made[id(schema)] = (schema, self._type(schema))
-        return made[1]
-
-    def _type(self, schema: JsonObject) -> Any:
-        match schema.get("type"):
-            case None:
-                return int | _text_type(schema)
-            case "object" if schema.get(_VERBATIM):
-                return dict
-            case "object" if isinstance(schema.get("additionalProperties"), dict):
-                return GenericAlias(dict, (str, self.of(schema["additionalProperties"])))
-            case "object":
-                return self._struct(schema)
-            case "array":
-                items = GenericAlias(list, (self.of(schema["items"]),))
-                return Annotated[items, msgspec.Meta(min_length=schema.get("minItems", 0))]
-            case "string":
-                return _text_type(schema)
-            case "integer":
-                lowest, highest = _BOUNDS[schema.get("format", "int64")]
-                return Annotated[int, msgspec.Meta(ge=max(lowest, schema.get("minimum", lowest)), le=highest)]
-            case "number":
-                return float
-            case _:
-                return bool
-
-    def _struct(self, schema: JsonObject) -> type[msgspec.Struct]:
-        """Unknown fields do not fit; required ones and those with a default must be there."""
-        fields: list[Any] = []
-        for index, (name, inner) in enumerate(schema.get("properties", {}).items()):
-            if name in schema.get("required", ()) or "default" in inner:
-                fields.append((f"f{index}", self.of(inner)))
-            else:
-                fields.append((f"f{index}", self.of(inner) | msgspec.UnsetType, msgspec.UNSET))
-        names = {f"f{index}": name for index, name in enumerate(schema.get("properties", {}))}
-        return msgspec.defstruct("Fitting", fields, kw_only=True, forbid_unknown_fields=True, rename=names, gc=False)
-
-
-def _text_type(schema: JsonObject) -> Any:
-    if "enum" in schema:
-        return Literal[tuple(schema["enum"])]
-    if schema.get("format") == "date-time":
-        return datetime
-    limits = {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"}
-    return Annotated[str, msgspec.Meta(**{mine: schema[theirs] for mine, theirs in limits.items() if theirs in schema})]
-
-
-def _keyed(schema: JsonObject) -> Keyed | None:
-    """None: there is no such list in it."""
-    fields = {name: found for name, inner in schema.get("properties", {}).items() if (found := _keyed(inner))}
-    items = _keyed(schema["items"]) if "items" in schema else None
-    keys = _keys(schema) if schema.get("x-kubernetes-list-type") in _DISTINCT else None
-    return Keyed(keys=keys, items=items, fields=fields) if fields or items or keys is not None else None
-
-
-def _keys(schema: JsonObject) -> tuple[str, ...]:
-    return tuple(schema.get("x-kubernetes-list-map-keys", ()))
-
-
-def _key_of(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple(str(item.get(key)) for key in keys) if keys else (item,)
-
-
-# The slow pass: the same questions, asked one by one
-
-
-class _Findings:
-    """Collects what the slow pass meets; its methods return the value as it should be stored."""
-
-    def __init__(self) -> None:
-        self.unknown: list[str] = []
-        self.errors: list[FieldError] = []
-
-    def value(self, value: Any, schema: JsonObject, path: str) -> Any:
-        if not _is_of_type(value, schema):
-            shown = type_name(value)
-            detail = f'{_inside(path)} in body must be of type {schema.get("type", "integer,string")}: "{shown}"'
-            self.errors.append(type_invalid(path, shown, detail))
-            return value
-        match schema.get("type", type_name(value)):
-            case "object" if schema.get(_VERBATIM):
-                return value
-            case "object":
-                return self.object(value, schema, path)
-            case "array":
-                return self.array(value, schema, path)
-            case "string":
-                self.errors += _text_errors(value, schema, path)
-            case "integer":
-                self.errors += _integer_errors(value, schema, path)
-        return value
-
-    def object(self, value: JsonObject, schema: JsonObject, path: str) -> JsonObject:
-        values = schema.get("additionalProperties")
-        if isinstance(values, dict):
-            return {key: self.value(item, values, f"{path}.{key}") for key, item in value.items() if item is not None}
-        known = schema.get("properties", {})
-        result: JsonObject = {}
-        for field, item in value.items():
-            where = f"{path}.{field}" if path else field
-            if not path and field in _ALWAYS_KNOWN:
-                result[field] = item
-            elif field not in known:
-                self.unknown.append(where)
-            elif item is not None:
-                result[field] = self.value(item, known[field], where)
-        for field, inner in known.items():
-            if "default" in inner and field not in result:
-                result[field] = inner["default"]
-        for field in schema.get("required", ()):
-            if field not in result:
-                self.errors.append(required(f"{path}.{field}" if path else field, ""))
-        return result
-
-    def array(self, value: list[Any], schema: JsonObject, path: str) -> list[Any]:
-        fewest = schema.get("minItems", 0)
-        if len(value) < fewest:
-            self.errors.append(invalid(path, len(value), f"{path} in body should have at least {fewest} items"))
-        result = [self.value(item, schema["items"], f"{path}[{index}]") for index, item in enumerate(value)]
-        if schema.get("x-kubernetes-list-type") in _DISTINCT:
-            self._name_duplicates(result, _keys(schema), path)
-        return result
-
-    def _name_duplicates(self, items: list[Any], keys: tuple[str, ...], path: str) -> None:
-        seen: dict[tuple[Any, ...], None] = {}
-        for index, item in enumerate(items):
-            if isinstance(item, dict) != bool(keys) or isinstance(item, list):
-                # Of another type than it should be, and blamed for that.
-                continue
-            key = _key_of(item, keys)
-            if key in seen:
-                shown = {name: item.get(name) for name in keys} if keys else item
-                self.errors.append(duplicate(f"{path}[{index}]", shown, ""))
-            seen[key] = None
-
-
-def _inside(path: str) -> str:
-    """A status is written by itself, so the types of its fields are named from there."""
-    return path.removeprefix("status.")
-
-
-def _text_errors(value: str, schema: JsonObject, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if "enum" in schema and value not in schema["enum"]:
-        errors.append(not_supported(path, value, tuple(schema["enum"])))
-    if len(value) < schema.get("minLength", 0):
-        errors.append(invalid(path, value, f"{path} in body should be at least {schema['minLength']} chars long"))
-    if len(value) > schema.get("maxLength", len(value)):
-        detail = f"may not be more than {schema['maxLength']} bytes"
-        errors.append(FieldError(path=path, kind=ErrorKind.TOO_LONG, detail=detail))
-    if "pattern" in schema and not re.search(schema["pattern"], value):
-        errors.append(invalid(path, value, f"{path} in body should match '{schema['pattern']}'"))
-    if schema.get("format") == "date-time" and not _is_time(value):
-        errors.append(type_invalid(path, value, f'{_inside(path)} in body must be of type date-time: "{value}"'))
-    return errors
-
-
-def _is_time(text: str) -> bool:
-    try:
-        msgspec.convert(text, datetime)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
-def _integer_errors(value: int, schema: JsonObject, path: str) -> list[FieldError]:
-    form = schema.get("format", "int64")
-    lowest, highest = _BOUNDS[form]
-    if not lowest <= value <= highest:
-        return [invalid(path, value, f"{path} in body must be of type {form}")]
-    if value < schema.get("minimum", value):
-        return [invalid(path, value, f"{path} in body should be greater than or equal to {schema['minimum']}")]
-    return []
-
-
-def _is_of_type(value: Any, schema: JsonObject) -> bool:
-    if isinstance(value, bool):
-        return schema.get("type") == "boolean"
-    return isinstance(value, (int, str) if schema.get(_INT_OR_STRING) else _TYPES[schema["type"]])
-
-
-def type_name(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.strip(".").split("."))

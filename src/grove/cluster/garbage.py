@@ -10,10 +10,13 @@ import asyncio
 import msgspec
 
 from grove.api.meta import JsonObject
+from grove.cluster.caretaker import Caretaker
+from grove.cluster.leaving_definitions import LeavingDefinitions
 from grove.cluster.leaving_namespaces import LeavingNamespaces
 from grove.cluster.lost_pods import LostPods
 from grove.cluster.resources import Served
 from grove.cluster.server import ApiServer
+from grove.cluster.server.callers import GARBAGE_COLLECTOR
 from grove.cluster.server.delete import FOREGROUND, ORPHAN
 from grove.cluster.store import Change, ChangeType, Entry
 from grove.kube.transport import MERGE_PATCH, Request
@@ -50,8 +53,10 @@ class GarbageCollector:
         self._dependents: dict[str, dict[str, None]] = {}
         self._queue: dict[str, None] = {}
         self._has_work = asyncio.Event()
+        self._caretaker = Caretaker(server, GARBAGE_COLLECTOR, self._enqueue)
         self._lost_pods = LostPods(server)
         self._leaving_namespaces = LeavingNamespaces(server, delay=delay)
+        self._leaving_definitions = LeavingDefinitions(server, delay=delay)
         for table in server.store.tables():
             for entry in table.entries(None):
                 self._follow(Change(table.served, ChangeType.ADDED, entry, None))
@@ -62,6 +67,7 @@ class GarbageCollector:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._lost_pods.run())
             group.create_task(self._leaving_namespaces.run())
+            group.create_task(self._leaving_definitions.run())
             group.create_task(self._sweep())
 
     async def _sweep(self) -> None:
@@ -75,7 +81,9 @@ class GarbageCollector:
                     break
                 uid = next(iter(self._queue))
                 del self._queue[uid]
-                self._visit(uid)
+                await self._visit(uid)
+            if self._caretaker.has_failed:
+                await self._caretaker.wait_and_retry()
 
     def _enqueue(self, uid: str) -> None:
         self._queue[uid] = None
@@ -123,7 +131,7 @@ class GarbageCollector:
 
     # What is done about it
 
-    def _visit(self, uid: str) -> None:
+    async def _visit(self, uid: str) -> None:
         place = self._places.get(uid)
         entry = None if place is None else self._find(place)
         if place is None or entry is None:
@@ -131,22 +139,22 @@ class GarbageCollector:
         metadata = entry.obj["metadata"]
         finalizers = metadata.get("finalizers", ())
         if "deletionTimestamp" not in metadata:
-            self._visit_dependent(place, entry)
+            await self._visit_dependent(place, entry)
         elif ORPHAN in finalizers:
-            self._orphan_dependents(place, entry)
+            await self._orphan_dependents(place, entry)
         elif FOREGROUND in finalizers:
-            self._await_dependents(place, entry)
+            await self._await_dependents(place, entry)
 
-    def _visit_dependent(self, place: _Place, entry: Entry) -> None:
+    async def _visit_dependent(self, place: _Place, entry: Entry) -> None:
         metadata = entry.obj["metadata"]
         owners = self._sort_owners(place, metadata)
         if owners.solid:
             if owners.dangling or owners.waiting:
-                self._patch(place, {**_version(entry), "ownerReferences": owners.solid})
+                await self._patch(place, entry, {"ownerReferences": owners.solid})
         elif owners.waiting and self._dependents.get(metadata["uid"]):
-            self._delete(place, entry, "Foreground")
+            await self._delete(place, entry, "Foreground")
         elif owners.waiting or owners.dangling:
-            self._delete(place, entry, _policy(metadata))
+            await self._delete(place, entry, _policy(metadata))
 
     def _sort_owners(self, place: _Place, metadata: JsonObject) -> _Owners:
         owners = _Owners([], [], [])
@@ -160,7 +168,7 @@ class GarbageCollector:
                 owners.solid.append(reference)
         return owners
 
-    def _orphan_dependents(self, place: _Place, entry: Entry) -> None:
+    async def _orphan_dependents(self, place: _Place, entry: Entry) -> None:
         uid = entry.obj["metadata"]["uid"]
         for dependent in list(self._dependents.get(uid, ())):
             orphan = self._places.get(dependent)
@@ -168,10 +176,10 @@ class GarbageCollector:
             if orphan is None or found is None:
                 continue
             others = [owner for owner in found.obj["metadata"]["ownerReferences"] if owner["uid"] != uid]
-            self._patch(orphan, {**_version(found), "ownerReferences": others})
-        self._drop_finalizer(place, entry, ORPHAN)
+            await self._patch(orphan, found, {"ownerReferences": others})
+        await self._drop_finalizer(place, entry, ORPHAN)
 
-    def _await_dependents(self, place: _Place, entry: Entry) -> None:
+    async def _await_dependents(self, place: _Place, entry: Entry) -> None:
         uid = entry.obj["metadata"]["uid"]
         is_blocked = False
         for dependent in self._dependents.get(uid, ()):
@@ -183,7 +191,7 @@ class GarbageCollector:
             if "deletionTimestamp" not in found.obj["metadata"]:
                 self._enqueue(dependent)
         if not is_blocked:
-            self._drop_finalizer(place, entry, FOREGROUND)
+            await self._drop_finalizer(place, entry, FOREGROUND)
 
     def _is_in_foreground(self, place: _Place) -> bool:
         entry = self._find(place)
@@ -197,17 +205,20 @@ class GarbageCollector:
 
     # How it is written
 
-    def _drop_finalizer(self, place: _Place, entry: Entry, finalizer: str) -> None:
+    async def _drop_finalizer(self, place: _Place, entry: Entry, finalizer: str) -> None:
         kept = [other for other in entry.obj["metadata"].get("finalizers", ()) if other != finalizer]
-        self._patch(place, {**_version(entry), "finalizers": kept})
+        await self._patch(place, entry, {"finalizers": kept})
 
-    def _patch(self, place: _Place, metadata: JsonObject) -> None:
-        body = msgspec.json.encode({"metadata": metadata})
-        self._server.handle(Request(method="PATCH", path=_path(place), body=body, content_type=MERGE_PATCH))
+    async def _patch(self, place: _Place, entry: Entry, metadata: JsonObject) -> None:
+        body = msgspec.json.encode({"metadata": {**_version(entry), **metadata}})
+        request = Request(method="PATCH", path=_path(place), body=body, content_type=MERGE_PATCH)
+        await self._caretaker.write(request, entry.obj["metadata"]["uid"])
 
-    def _delete(self, place: _Place, entry: Entry, policy: str) -> None:
-        options = {"propagationPolicy": policy, "preconditions": {"uid": entry.obj["metadata"]["uid"]}}
-        self._server.handle(Request(method="DELETE", path=_path(place), body=msgspec.json.encode(options)))
+    async def _delete(self, place: _Place, entry: Entry, policy: str) -> None:
+        uid = entry.obj["metadata"]["uid"]
+        options = {"propagationPolicy": policy, "preconditions": {"uid": uid}}
+        request = Request(method="DELETE", path=_path(place), body=msgspec.json.encode(options))
+        await self._caretaker.write(request, uid)
 
 
 def _reaches(owner: _Place, namespace: str) -> bool:

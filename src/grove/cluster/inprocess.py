@@ -18,12 +18,12 @@ class InProcessTransport:
     async def send(self, request: Request) -> Response:
         # Yield first: a caller that is cancelled here has written nothing, and an answer is never lost.
         await self._clock.sleep(0)
-        return self._server.handle(request)
+        return await self._server.answer(request)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         await self._clock.sleep(0)
-        stream = self._server.open_stream(request)
+        stream = await self._server.stream(request)
         try:
             yield stream
         finally:

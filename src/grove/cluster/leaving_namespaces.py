@@ -4,8 +4,10 @@ import asyncio
 
 import msgspec
 
+from grove.cluster.caretaker import Caretaker
 from grove.cluster.resources import NAMESPACES
 from grove.cluster.server import ApiServer
+from grove.cluster.server.callers import NAMESPACE_CONTROLLER
 from grove.cluster.store import Change, ChangeType, Entry
 from grove.kube.transport import Request
 
@@ -17,6 +19,7 @@ class LeavingNamespaces:
         self._namespaces = server.store.table(NAMESPACES)
         self._queue: dict[str, None] = {}
         self._has_work = asyncio.Event()
+        self._caretaker = Caretaker(server, NAMESPACE_CONTROLLER, self._enqueue)
         for entry in self._namespaces.entries(""):
             self._notice(entry)
         server.store.subscribe(self._follow)
@@ -29,33 +32,41 @@ class LeavingNamespaces:
             self._has_work.clear()
             queue, self._queue = self._queue, {}
             for name in queue:
-                self._visit(name)
+                await self._visit(name)
+            if self._caretaker.has_failed:
+                await self._caretaker.wait_and_retry()
 
     def _follow(self, change: Change) -> None:
         if change.served is NAMESPACES:
             if change.type is not ChangeType.DELETED:
                 self._notice(change.entry)
-        elif change.type is ChangeType.DELETED and change.entry.namespace:
+        elif change.type is not ChangeType.MODIFIED and change.entry.namespace:
+            # Nothing is created in a leaving namespace, but a deletion may be taken back.
             namespace = self._namespaces.find("", change.entry.namespace)
             if namespace is not None:
                 self._notice(namespace)
 
     def _notice(self, namespace: Entry) -> None:
         if "deletionTimestamp" in namespace.obj["metadata"] and namespace.obj["spec"].get("finalizers"):
-            self._queue[namespace.name] = None
-            self._has_work.set()
+            self._enqueue(namespace.name)
 
-    def _visit(self, name: str) -> None:
+    def _enqueue(self, name: str) -> None:
+        self._queue[name] = None
+        self._has_work.set()
+
+    async def _visit(self, name: str) -> None:
         """Nothing new can come into it, so what is deleted once stays deleted."""
         namespace = self._namespaces.find("", name)
         if namespace is None:
             return
         is_empty = True
-        for table in self._server.store.tables():
+        for table in list(self._server.store.tables()):
             for entry in list(table.entries(name)) if table.served.namespaced else ():
                 is_empty = False
                 if "deletionTimestamp" not in entry.obj["metadata"]:
-                    self._server.handle(Request(method="DELETE", path=table.served.path(name, entry.name)))
+                    request = Request(method="DELETE", path=table.served.path(name, entry.name))
+                    await self._caretaker.write(request, name)
         if is_empty:
             body = msgspec.json.encode({**namespace.obj, "spec": {**namespace.obj["spec"], "finalizers": []}})
-            self._server.handle(Request(method="PUT", path=f"{NAMESPACES.path('', name)}/finalize", body=body))
+            request = Request(method="PUT", path=f"{NAMESPACES.path('', name)}/finalize", body=body)
+            await self._caretaker.write(request, name)

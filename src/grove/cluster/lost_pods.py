@@ -5,8 +5,10 @@ import asyncio
 import msgspec
 
 from grove.api.meta import JsonObject
+from grove.cluster.caretaker import Caretaker
 from grove.cluster.resources import NODES, PODS
 from grove.cluster.server import ApiServer
+from grove.cluster.server.callers import POD_COLLECTOR
 from grove.cluster.store import Change, ChangeType, Entry
 from grove.kube.transport import STRATEGIC_PATCH, Request
 
@@ -22,6 +24,7 @@ class LostPods:
         # When to look at each node that is gone, earliest first: all wait equally long.
         self._due: dict[str, float] = {}
         self._has_work = asyncio.Event()
+        self._caretaker = Caretaker(server, POD_COLLECTOR, self._quarantine)
         for entry in self._pods.entries(None):
             self._suspect(entry)
         server.store.subscribe(self._follow)
@@ -37,7 +40,9 @@ class LostPods:
             if not self._due:
                 self._has_work.clear()
             if self._nodes.find("", node) is None:
-                self._remove_pods_of(node)
+                await self._remove_pods_of(node)
+            if self._caretaker.has_failed:
+                await self._caretaker.wait_and_retry()
 
     def _follow(self, change: Change) -> None:
         if change.served is PODS:
@@ -56,16 +61,17 @@ class LostPods:
             self._due[node] = self._server.clock.monotonic() + _QUARANTINE_SECONDS
             self._has_work.set()
 
-    def _remove_pods_of(self, node: str) -> None:
+    async def _remove_pods_of(self, node: str) -> None:
         for pod in [entry for entry in self._pods.entries(None) if entry.obj["spec"].get("nodeName") == node]:
             path = PODS.path(pod.namespace, pod.name)
             if (pod.obj.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
                 body = msgspec.json.encode({"status": self._failure()})
-                self._server.handle(
-                    Request(method="PATCH", path=f"{path}/status", body=body, content_type=STRATEGIC_PATCH)
+                await self._caretaker.write(
+                    Request(method="PATCH", path=f"{path}/status", body=body, content_type=STRATEGIC_PATCH), node
                 )
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.obj["metadata"]["uid"]}}
-            self._server.handle(Request(method="DELETE", path=path, body=msgspec.json.encode(options)))
+            request = Request(method="DELETE", path=path, body=msgspec.json.encode(options))
+            await self._caretaker.write(request, node)
 
     def _failure(self) -> JsonObject:
         now = self._server.clock.now()

@@ -13,6 +13,7 @@ from grove.api.meta import JsonObject
 from grove.api.resources import NODES, PODS
 from grove.api.times import wire_time
 from grove.clock import Clock
+from grove.cluster.bound import NODE_VIEW
 from grove.kube.client import Client
 from grove.kube.errors import ApiError
 from grove.kube.transport import STRATEGIC_PATCH
@@ -21,6 +22,9 @@ HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 BLOCK = "topology.kubernetes.io/block"
 RACK = "topology.kubernetes.io/rack"
+
+# More nodes than one process can look after.
+_MOST = 20_000
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +39,14 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         block_index = rack_index // self.racks_per_block
         zone_index = block_index // self.blocks_per_zone
         return {ZONE: f"zone-{zone_index}", BLOCK: f"block-{block_index}", RACK: f"rack-{rack_index}"}
+
+
+class NodeChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """The names of the nodes that had to be touched."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    resized: tuple[str, ...] = ()
 
 
 class Nodes:
@@ -55,6 +67,29 @@ class Nodes:
         for index in indices:
             await self._client.create(NODES, "", self._manifest(index, resources, labels or {}))
         return tuple(f"node-{index}" for index in indices)
+
+    async def reconcile(
+        self, number: int | None, resources: Mapping[str, str] | None, *, usual: Mapping[str, str]
+    ) -> NodeChanges:
+        """Bring the nodes that `create` made before to this number and size (None: as they are); others stay.
+
+        Without a size, new ones are as the first that is there, or else as `usual`.
+        """
+        listed = (await self._client.list(NODE_VIEW)).items
+        sizes = {node.metadata.name: node.status.allocatable for node in listed}
+        ours = [name for name in (f"node-{index}" for index in range(_MOST)) if name in sizes]
+        wanted = ours if number is None else [f"node-{index}" for index in range(number)]
+        added = {name: index for index, name in enumerate(wanted) if name not in sizes}
+        removed = tuple(name for name in ours if name not in wanted)
+        resized = tuple(name for name in ours if name in wanted and resources is not None and sizes[name] != resources)
+        size = resources or (sizes[ours[0]] if ours else usual)
+        for index in added.values():
+            await self._client.create(NODES, "", self._manifest(index, size, {}))
+        for name in removed:
+            await self.remove(name)
+        for name in resized:
+            await self._resize(name, sizes[name], resources or {})
+        return NodeChanges(added=tuple(added), removed=removed, resized=resized)
 
     async def cordon(self, name: str) -> None:
         await self._client.patch(NODES, "", name, {"spec": {"unschedulable": True}})
@@ -82,6 +117,11 @@ class Nodes:
     async def remove(self, name: str) -> None:
         """Delete the node; its pods are then collected by the garbage collector."""
         await self._client.delete(NODES, "", name)
+
+    async def _resize(self, name: str, before: Mapping[str, str], resources: Mapping[str, str]) -> None:
+        amounts = {**dict.fromkeys(before), **resources}
+        patch = {"status": {"capacity": amounts, "allocatable": amounts}}
+        await self._client.patch(NODES, "", name, patch, subresource="status")
 
     async def _evict(self, namespace: str, name: str, uid: str) -> None:
         try:

@@ -5,6 +5,8 @@ Not here: how our own clients read them (`api/resources.py`).
 
 import msgspec
 
+from grove.cluster.crds import CustomVersion
+
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of object, as the server sees it."""
@@ -17,22 +19,20 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     # Custom resources are stricter than built-in kinds in some places and laxer in others, as on a real server.
     is_custom: bool = False
     has_status: bool = False
-    # The field of the status that holds the selector, for kinds with a scale subresource.
-    scale_selector: str | None = None
+    has_scale: bool = False
     has_generation: bool = False
     # An immediate delete of these is answered with the object; of the others, with a Status.
     returns_deleted: bool = False
     # May be replaced without naming the version that was read.
     allows_blind_update: bool = True
+    # What the definition of a custom kind says of this version. Not told of our kinds in `SERVED`: servers know.
+    custom: CustomVersion | None = None
 
     # Derived once, because every request needs them.
+    list_kind: str = ""
     qualified: str = ""
     api_version: str = ""
     head: bytes = b""
-
-    @property
-    def list_kind(self) -> str:
-        return f"{self.kind}List"
 
     def path(self, namespace: str, name: str) -> str:
         """The URL path of one object."""
@@ -41,10 +41,11 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         return f"{root}{place}/{self.plural}/{name}"
 
 
-def _derived(served: Served) -> Served:
+def derived(served: Served) -> Served:
     api_version = f"{served.group}/{served.version}" if served.group else served.version
     return msgspec.structs.replace(
         served,
+        list_kind=served.list_kind or f"{served.kind}List",
         qualified=f"{served.plural}.{served.group}" if served.group else served.plural,
         api_version=api_version,
         head=f'{{"kind":"{served.kind}","apiVersion":"{api_version}",'.encode(),
@@ -52,16 +53,16 @@ def _derived(served: Served) -> Served:
 
 
 def _custom(
-    plural: str, kind: str, *, group: str = "grove.io", namespaced: bool = True, scale_selector: str | None = None
+    plural: str, kind: str, *, group: str = "grove.io", namespaced: bool = True, has_scale: bool = False
 ) -> Served:
     return Served(
-        group=group, version="v1alpha1", plural=plural, kind=kind, namespaced=namespaced, scale_selector=scale_selector,
+        group=group, version="v1alpha1", plural=plural, kind=kind, namespaced=namespaced, has_scale=has_scale,
         is_custom=True, has_status=True, has_generation=True, allows_blind_update=False,
     )  # fmt: skip
 
 
 SERVED = tuple(
-    _derived(served)
+    derived(served)
     for served in (
         Served(plural="namespaces", kind="Namespace", namespaced=False, has_status=True),
         Served(plural="nodes", kind="Node", namespaced=False, has_status=True),
@@ -97,7 +98,6 @@ SERVED = tuple(
             has_generation=True,
             allows_blind_update=False,
         ),
-        # Stored and served; nobody is asked on their account (the server asks whom it was given).
         Served(
             group="admissionregistration.k8s.io",
             plural="mutatingwebhookconfigurations",
@@ -112,9 +112,15 @@ SERVED = tuple(
             namespaced=False,
             has_generation=True,
         ),
-        _custom("podcliquesets", "PodCliqueSet", scale_selector="hpaPodSelector"),
-        _custom("podcliques", "PodClique", scale_selector="hpaPodSelector"),
-        _custom("podcliquescalinggroups", "PodCliqueScalingGroup", scale_selector="selector"),
+        Served(group="rbac.authorization.k8s.io", plural="roles", kind="Role"),
+        Served(group="rbac.authorization.k8s.io", plural="rolebindings", kind="RoleBinding"),
+        Served(group="rbac.authorization.k8s.io", plural="clusterroles", kind="ClusterRole", namespaced=False),
+        Served(
+            group="rbac.authorization.k8s.io", plural="clusterrolebindings", kind="ClusterRoleBinding", namespaced=False
+        ),
+        _custom("podcliquesets", "PodCliqueSet", has_scale=True),
+        _custom("podcliques", "PodClique", has_scale=True),
+        _custom("podcliquescalinggroups", "PodCliqueScalingGroup", has_scale=True),
         _custom("clustertopologybindings", "ClusterTopologyBinding", namespaced=False),
         _custom("podgangs", "PodGang", group="scheduler.grove.io"),
     )

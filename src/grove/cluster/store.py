@@ -2,20 +2,29 @@
 
 Objects are JSON dicts that nobody changes after they were stored: a new version shares the parts that stayed the same.
 Each version is encoded once; reads, lists and watches reuse those bytes.
-Not here: who may write what (`server/`), and survival of a restart.
+
+A store that is kept (`journal.py`) runs ahead of its keeper: writes are there at once for those who write next, hidden
+from watches until they are kept, and taken back if they cannot be.
+Not here: who may write what (`server/`), and how versions survive a restart (`version_log.py`).
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
 from grove.api.meta import JsonObject
+from grove.cluster.managed_fields import UNOWNED, Ownership, with_managed_fields
 from grove.cluster.resources import SERVED, Served
 from grove.errors import require
 
+# Changes of one kind that watches can go back to.
+HISTORY = 100_000
+
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -26,6 +35,13 @@ class Entry(msgspec.Struct, frozen=True):
     obj: JsonObject
     data: bytes
     revision: int
+    ownership: Ownership = UNOWNED
+
+    @property
+    def whole(self) -> bytes:
+        """The data with `managedFields`, for those who want to know."""
+        owned = with_managed_fields(self.obj, self.ownership)
+        return self.data if owned is self.obj else _encode(owned)
 
 
 class ChangeType(StrEnum):
@@ -46,6 +62,29 @@ class Change(msgspec.Struct, frozen=True):
     def revision(self) -> int:
         return self.entry.revision
 
+    @property
+    def undone(self) -> "Change":
+        """What listeners hear when it is taken back."""
+        if self.before is None:
+            return Change(self.served, ChangeType.DELETED, self.entry, self.entry)
+        if self.type is ChangeType.DELETED:
+            return Change(self.served, ChangeType.ADDED, self.before, None)
+        return Change(self.served, ChangeType.MODIFIED, self.before, self.entry)
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A change as it is kept: what it was before is the version before it."""
+
+    revision: int
+    # The qualified name of the kind.
+    kind: str
+    type: ChangeType
+    namespace: str
+    name: str
+    data: bytes
+    # Encoded; empty: nobody's.
+    ownership: bytes = b""
+
 
 class CompactedError(Exception):
     """That revision is older than the history kept: whoever asked must list again."""
@@ -58,16 +97,57 @@ class CompactedError(Exception):
 Listener = Callable[[Change], None]
 
 
+class Keeper(Protocol):
+    """Keeps what is written, a little later than it is written."""
+
+    def record(self, change: Change) -> None: ...
+
+    async def settled(self) -> None:
+        """Until all that is written by now is kept. Raises `NotKeptError`: it was taken back."""
+        ...
+
+
+class NotKeptError(Exception):
+    """A write could not be kept, and is undone. Whoever keeps the cluster's data acts: the message says on what."""
+
+
 class Storage:
     """All objects of the cluster. One writer (the server), any number of readers, all on one event loop."""
 
-    def __init__(self, history: int) -> None:
+    def __init__(self, history: int = HISTORY) -> None:
         self.revision = 0
+        # None: in memory only.
+        self.keeper: Keeper | None = None
+        self._history = history
         self._tables = {served.qualified: Table(served, history) for served in SERVED}
         self._listeners: list[Listener] = []
+        # The last revision that watches may see, of a store that is kept.
+        self._kept = 0
+        # Restored versions of kinds that nobody has opened yet, and up to where their history is incomplete.
+        self._unopened: dict[str, list[Version]] = {}
+        self._floor = 0
 
     def table(self, served: Served) -> "Table":
         return self._tables[served.qualified]
+
+    def open_table(self, served: Served) -> "Table":
+        """The table of a kind that is served from now on, with what was restored of it; the one there is, if any."""
+        table = self._tables.get(served.qualified)
+        if table is None:
+            table = self._tables[served.qualified] = Table(served, self._history)
+            table.compacted = self._floor
+            for version in self._unopened.pop(served.qualified, ()):
+                table.restore(version, self._floor)
+        return table
+
+    def close_table(self, served: Served) -> None:
+        """The kind is no longer served. Its objects were removed before."""
+        self._tables.pop(served.qualified, None)
+
+    @property
+    def shown(self) -> int:
+        """The last revision that watches may see."""
+        return self.revision if self.keeper is None else self._kept
 
     def tables(self) -> Iterator["Table"]:
         """In the order of the served kinds."""
@@ -77,11 +157,19 @@ class Storage:
         """Called at once after every change, in the order of the changes. It must not write."""
         self._listeners.append(listener)
 
-    def put(self, served: Served, namespace: str, name: str, obj: JsonObject) -> Entry:
-        """Store a new version; its resourceVersion is the next revision."""
+    def put(
+        self, served: Served, namespace: str, name: str, obj: JsonObject, ownership: Ownership | None = None
+    ) -> Entry:
+        """Store a new version; its resourceVersion is the next revision. Without an ownership it stays what it was."""
         table = self._tables[served.qualified]
+        if served.version != table.served.version:
+            # Written in another version than objects of this kind are stored in.
+            served = table.served
+            obj = {**obj, "apiVersion": served.api_version}
         before = table.find(namespace, name)
-        entry = self._next(namespace, name, obj)
+        if ownership is None:
+            ownership = UNOWNED if before is None else before.ownership
+        entry = self._next(namespace, name, obj, ownership)
         self._commit(table, Change(served, ChangeType.MODIFIED if before else ChangeType.ADDED, entry, before))
         return entry
 
@@ -91,19 +179,51 @@ class Storage:
         before = table.find(namespace, name)
         require(before is not None, f"{served.plural} {namespace}/{name} is there")
         assert before is not None
-        entry = self._next(namespace, name, before.obj)
+        entry = self._next(namespace, name, before.obj, before.ownership)
         self._commit(table, Change(served, ChangeType.DELETED, entry, before))
         return entry
 
     def compact(self) -> None:
         """Forget all history: every watch from an older revision has to list again."""
         for table in self._tables.values():
-            table.forget(len(table.log), self.revision)
+            table.forget(len(table.log) - table.hidden_count, self.shown)
 
-    def _next(self, namespace: str, name: str, obj: JsonObject) -> Entry:
+    def restore(self, versions: Iterable[Version], floor: int) -> None:
+        """Become what was kept, before anybody listens. History is complete after the revision `floor`."""
+        self._floor = floor
+        for version in versions:
+            table = self._tables.get(version.kind)
+            if table is None:
+                self._unopened.setdefault(version.kind, []).append(version)
+            else:
+                table.restore(version, floor)
+            self.revision = self._kept = version.revision
+        for table in self._tables.values():
+            table.compacted = max(table.compacted, floor)
+
+    def show(self, changes: Sequence[Change]) -> None:
+        """These are kept: watches see them now."""
+        self._kept = changes[-1].revision
+        tables = {change.served.qualified: 0 for change in changes}
+        for change in changes:
+            tables[change.served.qualified] += 1
+        for qualified, count in tables.items():
+            table = self._tables.get(qualified)
+            if table is not None:
+                table.show(count)
+
+    def take_back(self, changes: Sequence[Change]) -> None:
+        """These, the last ones, could not be kept: as if they had never been. No watch has seen them."""
+        for change in reversed(changes):
+            self.open_table(change.served).undo(change)
+            self.revision = change.revision - 1
+            for listener in self._listeners:
+                listener(change.undone)
+
+    def _next(self, namespace: str, name: str, obj: JsonObject, ownership: Ownership) -> Entry:
         revision = self.revision + 1
         stamped = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
-        entry = Entry(namespace, name, stamped, _encode(stamped), revision)
+        entry = Entry(namespace, name, stamped, _encode(stamped), revision, ownership)
         # Not before: an object that cannot be encoded was no write.
         self.revision = revision
         return entry
@@ -112,12 +232,16 @@ class Storage:
         table.apply(change)
         for listener in self._listeners:
             listener(change)
-        table.wake()
+        if self.keeper is None:
+            table.wake()
+        else:
+            table.hidden_count += 1
+            self.keeper.record(change)
 
 
-def draft(namespace: str, name: str, obj: JsonObject, revision: int) -> Entry:
+def draft(namespace: str, name: str, obj: JsonObject, revision: int, ownership: Ownership = UNOWNED) -> Entry:
     """A version that is shown but not stored: the answer of a dry run."""
-    return Entry(namespace, name, obj, _encode(obj), revision)
+    return Entry(namespace, name, obj, _encode(obj), revision, ownership)
 
 
 class Table:
@@ -130,6 +254,10 @@ class Table:
         self.forgotten = 0
         # History up to and including this revision may be incomplete.
         self.compacted = 0
+        # Changes at the end of the log that watches may not see yet.
+        self.hidden_count = 0
+        # How often the kind was taken away: who watches it learns of that.
+        self.retirements = 0
         self._history = history
         self._entries: dict[str, dict[str, Entry]] = {}
         self._sorted_names: dict[str, list[str]] = {}
@@ -193,7 +321,44 @@ class Table:
         """The cursor of the change that will come next."""
         return self.forgotten + len(self.log)
 
+    @property
+    def shown_end(self) -> int:
+        """The cursor of the first change that watches may not see yet."""
+        return self.forgotten + len(self.log) - self.hidden_count
+
     def apply(self, change: Change) -> None:
+        self._replace(change)
+        self.log.append(change)
+        if len(self.log) > self._history and (half := min(len(self.log) // 2, len(self.log) - self.hidden_count)):
+            self.forget(half, self.log[half - 1].revision)
+
+    def undo(self, change: Change) -> None:
+        """Of the last change."""
+        self._replace(change.undone)
+        if self.log:
+            self.log.pop()
+        self.hidden_count -= 1
+
+    def show(self, count: int) -> None:
+        self.hidden_count -= count
+        self.wake()
+
+    def restore(self, version: Version, floor: int) -> None:
+        """The next version that was kept; up to `floor` only what came of it is of interest."""
+        before = self.find(version.namespace, version.name)
+        if before is None and version.type is ChangeType.DELETED:
+            # What it was is forgotten already; that it is gone is about to be.
+            return
+        data = version.data
+        ownership = Ownership.restored(version.ownership)
+        entry = Entry(version.namespace, version.name, _decode(data), data, version.revision, ownership)
+        change = Change(self.served, version.type, entry, before)
+        if version.revision > floor:
+            self.apply(change)
+        else:
+            self._replace(change)
+
+    def _replace(self, change: Change) -> None:
         entry = change.entry
         named = self._entries.setdefault(entry.namespace, {})
         if change.type is ChangeType.DELETED:
@@ -205,15 +370,16 @@ class Table:
                 self._sorted_names.pop(entry.namespace, None)
         for index in self._label_indexes.values():
             index.follow(change)
-        self.log.append(change)
-        if len(self.log) > self._history:
-            half = len(self.log) // 2
-            self.forget(half, self.log[half - 1].revision)
 
     def forget(self, count: int, revision: int) -> None:
         del self.log[:count]
         self.forgotten += count
         self.compacted = revision
+
+    def retire(self) -> None:
+        """The kind is no longer served: watches of it end."""
+        self.retirements += 1
+        self.wake()
 
     def wake_on_change(self, who: object, waker: Callable[[], None]) -> None:
         """Call `waker` once, after the next change."""

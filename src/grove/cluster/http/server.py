@@ -1,11 +1,10 @@
-"""The HTTP face of the embedded API: TLS, the token, and requests turned into those of `ApiServer`. It knows no verbs.
+"""The HTTP face of the embedded API: TLS, who calls, and requests turned into those of `ApiServer`. It knows no verbs.
 
 It listens on loopback only. Still any web page can reach a laptop's ports: hence the token, no CORS headers, and a Host
 header that must name this machine (a page whose name was re-bound to 127.0.0.1 says another).
 """
 
 import asyncio
-import hmac
 import logging
 from typing import Any
 
@@ -13,11 +12,13 @@ import structlog
 from aiohttp import web
 from aiohttp.client_exceptions import ClientConnectionResetError
 from aiohttp.http_parser import RawRequestMessage
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from grove.clock import LoopClock
-from grove.cluster.http.certificates import make_certificates
+from grove.cluster.http.certificates import Certificates, make_certificates
+from grove.cluster.http.webhook_client import WebhookClient
 from grove.cluster.server import ApiServer, Stream, is_stream
+from grove.cluster.server.callers import ADMIN, Caller, impersonated
 from grove.cluster.server.status_errors import RefusedError, internal_error
 from grove.errors import require
 from grove.kube.errors import ApiError
@@ -39,14 +40,19 @@ _SHUTDOWN_SECONDS = 0.2
 
 
 class HttpApi:
-    """Serves one `ApiServer`. Every path asks for the token."""
+    """Serves one `ApiServer`. Every path asks for a token: this one, or one of a service account."""
 
-    def __init__(self, server: ApiServer, *, token: str, port: int = 0) -> None:
+    def __init__(
+        self, server: ApiServer, *, token: str, port: int = 0, certificates: Certificates | None = None
+    ) -> None:
         self.token = token
         self._server = server
-        self._authorization = f"Bearer {token}".encode()
         # The machine's clock: clients judge certificates by it, whatever time it is in the cluster.
-        self._certificates = make_certificates(LoopClock.starting_now().now())
+        self._certificates = certificates or make_certificates(LoopClock.starting_now().now())
+        server.authenticator.trust(token, ADMIN)
+        server.authenticator.derive_key(self._certificates.key)
+        self._webhooks = WebhookClient()
+        server.ask_webhooks(self._webhooks.ask)
         self._wanted_port = port
         self._runner: web.ServerRunner | None = None
         self._streams: dict[Stream, None] = {}
@@ -56,6 +62,11 @@ class HttpApi:
     def url(self) -> str:
         require(self._port, "the HTTP server was started")
         return f"https://{ADDRESS}:{self._port}"
+
+    @property
+    def port(self) -> int:
+        require(self._port, "the HTTP server was started")
+        return self._port
 
     @property
     def ca(self) -> bytes:
@@ -85,14 +96,16 @@ class HttpApi:
             stream.close()
         if self._runner is not None:
             await self._runner.cleanup()
+        await self._webhooks.close()
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
-            self._check_caller(http)
+            caller = self._caller(http)
             request = await _read(http)
+            self._server.authorize(request, caller)
             if is_stream(request):
                 return await self._stream(http, request)
-            return _to_http(self._server.handle(request))
+            return _to_http(await self._server.answer(request, caller))
         except RefusedError as refused:
             return _to_http(refused.response())
         except (ClientConnectionResetError, asyncio.CancelledError):
@@ -101,17 +114,31 @@ class HttpApi:
             log.exception("request failed", method=http.method, path=http.path)
             return _to_http(internal_error().response())
 
-    def _check_caller(self, http: web.BaseRequest) -> None:
+    def _caller(self, http: web.BaseRequest) -> Caller:
+        """Raises 401 or 403."""
         headers = http.headers
         if _host_name(headers.get("Host", "")) not in _LOOPBACK:
             raise RefusedError(403, "Forbidden", "this API answers to 127.0.0.1 and localhost only: check the Host")
-        given = headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        if not hmac.compare_digest(given, self._authorization):
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        identity = self._server.authenticator.identify(token) if scheme == "Bearer" else None
+        if identity is None:
             raise RefusedError(401, "Unauthorized", "Unauthorized")
+        return self._impersonated(headers, identity.caller)
+
+    def _impersonated(self, headers: CIMultiDictProxy[str], caller: Caller) -> Caller:
+        """Whoever may do everything may also act as somebody else, as `kubectl --as` asks for."""
+        name, groups = headers.get("Impersonate-User", ""), tuple(headers.getall("Impersonate-Group", ()))
+        if not name:
+            if groups:
+                raise RefusedError(400, "BadRequest", "groups are impersonated together with a user name only")
+            return caller
+        if not caller.is_unrestricted:
+            raise RefusedError(403, "Forbidden", f'User "{caller.name}" cannot impersonate anybody here', {})
+        return impersonated(name, groups)
 
     async def _stream(self, http: web.BaseRequest, request: Request) -> web.StreamResponse:
         try:
-            stream = self._server.open_stream(request)
+            stream = await self._server.stream(request)
         except ApiError as error:
             raise RefusedError(error.code, error.reason, error.message) from None
         self._streams[stream] = None
@@ -147,6 +174,7 @@ async def _read(http: web.BaseRequest) -> Request:
         body=body,
         content_type=headers.get("Content-Type", _JSON),
         accept=headers.get("Accept", ""),
+        program=headers.get("User-Agent") or "unknown",
     )
 
 

@@ -20,6 +20,7 @@ from grove.cluster.kubelet.podspec import Container, Hook, NotRunnable, Probe
 from grove.cluster.kubelet.probes import Prober, Questions
 from grove.cluster.kubelet.process_logs import ProcessLogs
 from grove.cluster.kubelet.processes import Process, Processes, StartFailed
+from grove.cluster.kubelet.reboot import Earlier
 from grove.cluster.kubelet.run_log import RunLog
 from grove.cluster.kubelet.volumes import PodHome
 from grove.cluster.kubelet.waits import Broadcast, first_of
@@ -68,7 +69,15 @@ class ContainerLife:
     """`run` it once. `stop` ends it for good, whatever it is doing."""
 
     def __init__(
-        self, spec: Container, pod: PodAround, changed: Callable[[], None], *, policy: str, is_init: bool, reason: str
+        self,
+        spec: Container,
+        pod: PodAround,
+        changed: Callable[[], None],
+        *,
+        policy: str,
+        is_init: bool,
+        reason: str,
+        earlier: Earlier | None = None,
     ) -> None:
         self.spec = spec
         self.facts = ContainerFacts(name=spec.name, image=spec.image, state=Waiting(reason=reason))
@@ -86,14 +95,35 @@ class ContainerLife:
         self._hurried = Broadcast()
         self.started = asyncio.Event()
         """Set when it has started, as its startup probe understands it; or will not any more."""
+        self._ended_before: Terminated | None = None
+        if earlier is not None:
+            self._resume(earlier)
+
+    def _resume(self, earlier: Earlier) -> None:
+        """Go on counting. What an init container did is gone with the pod's files: it does it again."""
+        self._run_count = earlier.restart_count
+        ended = msgspec.structs.replace(earlier.ended, container_id=self._new_container_id())
+        self._run_count += 1
+        self._ended_before = None if self._is_init else ended
+        self.facts = msgspec.structs.replace(
+            self.facts,
+            state=ended,
+            restart_count=earlier.restart_count,
+            container_id=ended.container_id,
+            is_ready=self._is_init and ended.exit_code == 0,
+        )
 
     async def run(self) -> None:
         """All its runs. Afterwards it has ended, or was stopped before it could begin."""
+        ended = self._ended_before
         while not self._stopping.is_set():
+            if ended is not None:
+                if not restarts(self._policy, ended.exit_code):
+                    break
+                await self._back_off(ended)
             ended = await self._run_once()
-            if ended is None or self._stopping.is_set() or not restarts(self._policy, ended.exit_code):
+            if ended is None:
                 break
-            await self._back_off(ended)
         self.started.set()
 
     def stop(self, at: float) -> None:

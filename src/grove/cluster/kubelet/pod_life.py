@@ -34,6 +34,7 @@ from grove.cluster.kubelet.podspec import LOCAL_PODS, Container, LocalPod, NotRu
 from grove.cluster.kubelet.probes import Questions
 from grove.cluster.kubelet.process_logs import ProcessLogs
 from grove.cluster.kubelet.processes import Processes
+from grove.cluster.kubelet.reboot import Earlier, earlier_run, is_over
 from grove.cluster.kubelet.volumes import PodHome
 from grove.cluster.kubelet.waits import Broadcast, first_of
 from grove.kube.cache import Store
@@ -80,7 +81,8 @@ class PodLife:
         self.home = PodHome(machine.root / str(next(machine.folders)))
         self._spec, self._refusal = _read(pod)
         self.grace_seconds = float(self._spec.termination_grace_period_seconds)
-        self._started_at = machine.clock.now()
+        self._started_at = pod.status.start_time or machine.clock.now()
+        self._earlier = self._earlier_runs()
         self._inits = [self._life(each, is_init=True) for each in self._spec.init_containers]
         self._mains = [self._life(each, is_init=False) for each in self._spec.containers]
         self._is_over = False
@@ -159,6 +161,8 @@ class PodLife:
     async def _live(self) -> None:
         """Everything that its containers do, to the end."""
         await self._node_ready()
+        if self._was_over:
+            return
         await self._machine.configs.listed()
         if not await self._furnish():
             return
@@ -265,8 +269,26 @@ class PodLife:
         reason = INITIALIZING if self._spec.init_containers else CREATING
         is_finite = is_init and not container.is_sidecar
         return ContainerLife(
-            container, self, lambda: self._has_news.set(), policy=policy, is_init=is_finite, reason=reason
+            container, self, lambda: self._has_news.set(), policy=policy, is_init=is_finite, reason=reason,
+            earlier=self._earlier.get(container.name),
         )  # fmt: skip
+
+    def _earlier_runs(self) -> dict[str, Earlier]:
+        """Of each container that ran before this kubelet did."""
+        status, now = self._pod.status, self.clock.now()
+        statuses = (*status.init_container_statuses, *status.container_statuses)
+        runs = {each.name: earlier_run(each, now) for each in statuses}
+        return {name: run for name, run in runs.items() if run is not None}
+
+    @property
+    def _was_over(self) -> bool:
+        """It ended with an earlier kubelet."""
+        finite = [each.name for each in self._spec.init_containers if not each.is_sidecar]
+        mains = [each.name for each in self._spec.containers]
+        find = self._earlier.get
+        return bool(self._earlier) and is_over(
+            self._spec.restart_policy, tuple(map(find, finite)), tuple(map(find, mains))
+        )
 
     def _around(self) -> Surroundings:
         node = self._machine.node(self._spec.node_name)

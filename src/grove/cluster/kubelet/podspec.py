@@ -3,11 +3,13 @@
 Fields that mean nothing without containers (images, security contexts, limits) are not read.
 """
 
+from datetime import datetime
+
 import msgspec
 
-from grove.api.meta import JsonObject, ObjectMeta, Wire, without_nulls
+from grove.api.meta import Condition, JsonObject, ObjectMeta, Wire, without_nulls
+from grove.api.pod import ContainerStatus
 from grove.api.resources import PODS
-from grove.cluster.bound import BoundPodStatus
 
 CONFIG_ERROR = "CreateContainerConfigError"
 _VOLUME_KINDS = ("name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected")
@@ -237,12 +239,22 @@ class PodSpec(Wire):
     readiness_gates: tuple[ReadinessGate, ...] = ()
 
 
+class LocalPodStatus(Wire):
+    """What an earlier kubelet may have written."""
+
+    phase: str = "Pending"
+    start_time: datetime | None = None
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
 class LocalPod(Wire):
     """A pod as it came: its spec is read when it is started, so that one that cannot be read can be told of."""
 
     metadata: ObjectMeta
     spec: JsonObject = {}
-    status: BoundPodStatus = BoundPodStatus()
+    status: LocalPodStatus = LocalPodStatus()
 
     @property
     def node_name(self) -> str:

@@ -10,6 +10,7 @@ from grove.cluster.server.context import Context
 from grove.cluster.server.read import find_entry
 from grove.cluster.server.status_errors import RefusedError, bad_request, conflict, invalid_kind, other_uid
 from grove.cluster.server.targets import Target
+from grove.cluster.server.webhook_writes import admit_binding
 from grove.kube.transport import Request, Response
 
 _PODS_BINDING = msgspec.structs.replace(PODS, plural="pods/binding", qualified="pods/binding")
@@ -41,6 +42,7 @@ def bind(context: Context, target: Target, request: Request) -> Response:
     entry = find_entry(context, target)
     pod = entry.obj
     _check(target, pod, binding)
+    admit_binding(context, target, msgspec.to_builtins(binding), is_dry=is_dry_run(request))
     metadata = pod["metadata"]
     if binding.metadata.annotations:
         metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **binding.metadata.annotations}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from grove.api.fielderrors import invalid, not_supported
+from grove.api.fielderrors import ErrorKind, FieldError, forbidden, invalid, not_supported
 from grove.api.meta import JsonObject, without_nulls
 from grove.cluster.resources import Served
 from grove.cluster.server.doubled_fields import doubled_fields
@@ -16,15 +16,13 @@ from grove.cluster.server.status_errors import (
     bad_request,
     invalid_kind,
     invalid_options,
-    unread_protobuf,
     unrecognized,
     unsupported_media_type,
 )
-from grove.kube.transport import Request
+from grove.kube.transport import APPLY_PATCH, Request
 
 _JSON = "application/json"
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
-
 
 _NO_JSON = "couldn't get version/kind; json parse error"
 
@@ -50,10 +48,8 @@ def decode_patch(request: Request) -> Any:
 def read_object(served: Served, request: Request) -> JsonObject:
     """The object in the body, of the kind the path says. Built-in kinds may leave out what the path says anyway."""
     content_type = request.content_type.partition(";")[0]
-    if content_type == _PROTOBUF:
-        raise unread_protobuf()
     if content_type != _JSON:
-        raise unsupported_media_type((_JSON,))
+        raise unsupported_media_type((_JSON,) if served.is_custom else (_JSON, _PROTOBUF))
     obj = decode_object(served.kind, request)
     if served.is_custom:
         _check_custom_head(served, obj, request.body)
@@ -134,25 +130,58 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_particular: bool = False
     # Paths of keys that stand twice in the body.
     doubled: tuple[str, ...] = ()
+    # Who writes, if the client says so itself.
+    manager: str = ""
 
 
 _PLAIN = WriteOptions()
+_LONGEST_MANAGER = 128
 _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 
 
 def read_write_options(request: Request) -> WriteOptions:
     if not request.query:
         return _PLAIN
+    manager = request.query.get("fieldManager", "")
+    if manager or "force" in request.query:
+        _check_manager(request, manager)
     wish = request.query.get("fieldValidation", "")
     if not wish:
-        return WriteOptions(is_dry=is_dry_run(request))
+        return WriteOptions(is_dry=is_dry_run(request), manager=manager)
     try:
         validation = FieldValidation(wish)
     except ValueError:
         error = not_supported("fieldValidation", wish, ("", "Ignore", "Strict", "Warn"))
         raise invalid_options(_OPTIONS[request.method], error) from None
     doubled = () if validation is FieldValidation.IGNORE else doubled_fields(request.body)
-    return WriteOptions(is_dry=is_dry_run(request), validation=validation, is_particular=True, doubled=doubled)
+    return WriteOptions(
+        is_dry=is_dry_run(request), validation=validation, is_particular=True, doubled=doubled, manager=manager
+    )
+
+
+def _check_manager(request: Request, manager: str) -> None:
+    """Raises 422 for a name that nobody can have, and for a force that nobody needs."""
+    errors = []
+    if request.method == "PATCH" and "force" in request.query and not is_apply(request):
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        detail = f"may not be more than {_LONGEST_MANAGER} bytes"
+        errors.append(FieldError(path="fieldManager", kind=ErrorKind.TOO_LONG, detail=detail))
+    for position, letter in enumerate(manager):
+        if not letter.isprintable():
+            problem = f"invalid character U+{ord(letter):04X} (at position {position})"
+            errors.append(invalid("fieldManager", manager, problem))
+            break
+    if errors:
+        raise invalid_options(_OPTIONS[request.method], *errors)
+
+
+def is_apply(request: Request) -> bool:
+    return request.content_type.partition(";")[0] == APPLY_PATCH
+
+
+def is_forced(request: Request) -> bool:
+    return request.query.get("force", "false").lower() not in ("false", "0")
 
 
 def is_dry_run(request: Request) -> bool:

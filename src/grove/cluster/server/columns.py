@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from grove.api.meta import JsonObject
-from grove.cluster.crds import Column, custom_kinds
+from grove.cluster.crds import Column
 from grove.cluster.resources import Served
 from grove.cluster.server.ages import age_of
-from grove.cluster.server.loose import items, part
+from grove.cluster.server.loose import at, items, part
 from grove.cluster.server.pod_cells import POD_COLUMNS, pod_cells
 
 Cells = list[Any]
@@ -36,9 +36,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def layout_of(served: Served) -> Layout:
-    custom = custom_kinds().get(served.qualified)
-    if custom is not None:
-        return _custom_layout(custom.columns)
+    if served.custom is not None:
+        return _custom_layout(served.custom.columns or (_AGE,))
     names, row = _BUILT_IN.get(served.plural, (("Name", "Age"), _name_and_age))
     return Layout(columns=tuple(_definition(name) for name in names), row=row)
 
@@ -56,7 +55,9 @@ def _definition(name: str) -> JsonObject:
     }
 
 
-# Our kinds
+# Custom kinds
+
+_AGE = Column(name="Age", type="date", json_path=".metadata.creationTimestamp")
 
 
 def _custom_layout(columns: tuple[Column, ...]) -> Layout:
@@ -73,25 +74,54 @@ def _custom_definition(column: Column) -> JsonObject:
     return {
         "name": column.name,
         "type": column.type,
-        "format": "",
+        "format": column.format,
         "description": column.description,
         "priority": column.priority,
     }
 
 
 def _cell(value: Any, type_: str, now: datetime) -> Any:
-    if value is None:
-        return None
     match type_:
         case "date":
-            return age_of(value, now)
+            return _age_cell(value, now) if isinstance(value, str) else None
         case "string":
-            return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            return _text_cell(value)
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case "integer":
+            return int(value) if _is_number(value) else None
+        case "number":
+            return value if _is_number(value) else None
         case _:
-            return value
+            return None
 
 
-_STEP = re.compile(r'\.(?P<field>\w+)|\[\?\(@\.(?P<key>\w+)=="(?P<wanted>[^"]*)"\)\]|\[\*\]')
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _age_cell(value: str, now: datetime) -> str:
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return "<invalid>"
+    return age_of(value, now)
+
+
+def _text_cell(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+_STEP = re.compile(
+    r"""\.(?P<field>(?:\\.|[^.\[\\])+)
+    |\['(?P<quoted>[^']*)'\]
+    |\[\?\(@\.(?P<key>[\w.]+)\s*==\s*(?:"(?P<wanted>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[\w.]+))\)\]
+    |\[(?P<start>-?\d+)?(?P<colon>:)?(?P<end>-?\d+)?\]
+    |\[\*\]""",
+    re.VERBOSE,
+)
 
 
 def _path(text: str) -> Callable[[JsonObject], Any]:
@@ -99,21 +129,32 @@ def _path(text: str) -> Callable[[JsonObject], Any]:
     steps = list(_STEP.finditer(text))
 
     def find(obj: JsonObject) -> Any:
-        found: Any = obj
+        found: list[Any] = [obj]
         for step in steps:
-            found = _follow(found, step)
-        return found
+            found = [inner for each in found for inner in _follow(each, step)]
+        return found[0] if found else None
 
     return find
 
 
-def _follow(found: Any, step: re.Match[str]) -> Any:
-    if field := step["field"]:
-        return found.get(field) if isinstance(found, dict) else None
-    matches = items(found)
-    if key := step["key"]:
-        matches = [item for item in matches if item.get(key) == step["wanted"]]
-    return matches[0] if matches else None
+def _follow(found: Any, step: re.Match[str]) -> list[Any]:
+    """All that one step leads to."""
+    if step["field"] is not None or step["quoted"] is not None:
+        name = step["quoted"] if step["field"] is None else re.sub(r"\\(.)", r"\1", step["field"])
+        return [found[name]] if isinstance(found, dict) and name in found else []
+    if not isinstance(found, list):
+        return []
+    if step["key"]:
+        wanted = next(text for text in (step["wanted"], step["single"], step["bare"]) if text is not None)
+        steps = tuple(step["key"].split("."))
+        return [item for item in found if _text_cell(at(item, steps)) == wanted]
+    if step["colon"]:
+        bounds = [None if step[name] is None else int(step[name]) for name in ("start", "end")]
+        return found[slice(*bounds)]
+    if step["start"] is not None:
+        index = int(step["start"])
+        return [found[index]] if -len(found) <= index < len(found) else []
+    return found
 
 
 # Built-in kinds
@@ -250,6 +291,25 @@ def _priority_class(obj: JsonObject, now: datetime) -> Cells:
     return [obj["metadata"]["name"], obj.get("value", 0), bool(obj.get("globalDefault")), _age(obj, now), policy]
 
 
+def _binding(obj: JsonObject, now: datetime) -> Cells:
+    reference, subjects = part(obj.get("roleRef")), items(obj.get("subjects"))
+    users, groups, accounts = (
+        ", ".join(_subject(each) for each in subjects if each.get("kind") == kind)
+        for kind in ("User", "Group", "ServiceAccount")
+    )
+    role = f"{reference.get('kind', '')}/{reference.get('name', '')}"
+    return [obj["metadata"]["name"], role, _age(obj, now), users, groups, accounts]
+
+
+def _subject(subject: JsonObject) -> str:
+    name = str(subject.get("name", ""))
+    return f"{subject['namespace']}/{name}" if subject.get("namespace") else name
+
+
+def _webhooks(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], len(items(obj.get("webhooks"))), _age(obj, now)]
+
+
 def _definition_row(obj: JsonObject, now: datetime) -> Cells:
     return [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp", "")]
 
@@ -262,6 +322,7 @@ def _status(obj: JsonObject) -> JsonObject:
     return part(obj.get("status"))
 
 
+_BINDING_COLUMNS = ("Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts")
 _BUILT_IN: dict[str, tuple[tuple[str, ...], Row]] = {
     "pods": (POD_COLUMNS, pod_cells),
     "nodes": (
@@ -291,4 +352,10 @@ _BUILT_IN: dict[str, tuple[tuple[str, ...], Row]] = {
     "controllerrevisions": (("Name", "Controller", "Revision", "Age"), _revision),
     "priorityclasses": (("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), _priority_class),
     "customresourcedefinitions": (("Name", "Created At"), _definition_row),
+    "roles": (("Name", "Created At"), _definition_row),
+    "clusterroles": (("Name", "Created At"), _definition_row),
+    "rolebindings": (_BINDING_COLUMNS, _binding),
+    "clusterrolebindings": (_BINDING_COLUMNS, _binding),
+    "mutatingwebhookconfigurations": (("Name", "Webhooks", "Age"), _webhooks),
+    "validatingwebhookconfigurations": (("Name", "Webhooks", "Age"), _webhooks),
 }  # fmt: skip

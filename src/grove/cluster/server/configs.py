@@ -31,6 +31,10 @@ class _Config(msgspec.Struct, frozen=True, rename="camel"):
     type: str | None = None
 
 
+# Which are not there when they are empty.
+_MAPS = ("data", "binaryData")
+
+
 def prepared_config(served: Served, obj: JsonObject) -> JsonObject:
     """As it will be stored: a secret's plain texts are encoded. Raises 400 where the types are wrong."""
     try:
@@ -40,6 +44,8 @@ def prepared_config(served: Served, obj: JsonObject) -> JsonObject:
     encoded = config.data if served.kind == "Secret" else config.binary_data
     for text in (encoded or {}).values():
         _check_encoded(served, text)
+    if config.data == {} or config.binary_data == {}:
+        obj = {name: value for name, value in obj.items() if name not in _MAPS or value}
     if served.kind != "Secret":
         return obj
     kept = {name: value for name, value in obj.items() if name != "stringData"}

@@ -5,18 +5,18 @@ those only for clients that say how they want fields validated, as kubectl does.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from grove.api.fielderrors import FieldError
 from grove.api.fielderrors import invalid as invalid_field
 from grove.api.meta import JsonObject
-from grove.cluster.crds import custom_kinds
+from grove.cluster.crds import CustomVersion
 from grove.cluster.resources import Served
 from grove.cluster.server.bodies import FieldValidation, WriteOptions
 from grove.cluster.server.built_in_fields import without_unknown
 from grove.cluster.server.context import Context
+from grove.cluster.server.loose import at
 from grove.cluster.server.metadata import MetaShape
 from grove.cluster.server.status_errors import RefusedError, bad_request, invalid_kind
 
@@ -38,12 +38,12 @@ def without_unknown_fields(
     """The object pruned and with its defaults; strict clients are refused, others warned."""
     unknown = _unknown_metadata(obj, old)
     result = obj
-    if served.is_custom:
-        conformed = custom_kinds()[served.qualified].conformed(obj, old)
-        result = conformed.obj
-        unknown += conformed.unknown
+    if served.custom is not None:
+        shaped = served.custom.shaped(obj, old)
+        result = shaped.obj
+        unknown += shaped.unknown
     elif options.is_particular:
-        result, others = without_unknown(served.qualified, obj)
+        result, others = without_unknown(served, obj)
         unknown += tuple(others)
     # A body is read from its beginning to its end; custom objects and what a patch makes are read by name.
     shown = sorted(unknown) if served.is_custom or old is not None else unknown
@@ -56,26 +56,27 @@ def without_unknown_fields(
     return result
 
 
-def schema_errors(served: Served, obj: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
-    """What the schema of a custom kind has against the object; what was wrong in `old` already may stay."""
-    if not served.is_custom:
+def schema_errors(context: Context, served: Served, obj: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
+    """What schema and rules of a custom kind have against the object; what was wrong in `old` already may stay."""
+    if served.custom is None:
         return []
-    errors = custom_kinds()[served.qualified].conformed(obj, old).errors
-    return [*errors, *_scale_errors(served, obj, old)]
+    found = served.custom.judged(obj, old)
+    if found.warnings:
+        context.warnings += found.warnings
+    scale = served.custom.scale
+    if scale is None or (old is not None and obj.get(scale.spec[0]) is old.get(scale.spec[0])):
+        return list(found.errors)
+    return [*found.errors, *_scale_errors(served.custom, obj, old)]
 
 
-def _scale_errors(served: Served, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
+def _scale_errors(custom: CustomVersion, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
     """Whatever the schema says, what can be scaled is never negative."""
-    replicas = _replicas(obj)
-    if served.scale_selector is None or not isinstance(replicas, int) or replicas >= 0:
+    if custom.scale is None:
         return []
-    if old is not None and _replicas(old) == replicas:
+    replicas = at(obj, custom.scale.spec)
+    if not isinstance(replicas, int) or replicas >= 0 or (old is not None and at(old, custom.scale.spec) == replicas):
         return []
-    return [invalid_field(".spec.replicas", replicas, "should be a non-negative integer")]
-
-
-def _replicas(obj: JsonObject) -> Any:
-    return (obj.get("spec") or {}).get("replicas")
+    return [invalid_field(f".{'.'.join(custom.scale.spec)}", replicas, "should be a non-negative integer")]
 
 
 def _unknown_metadata(obj: JsonObject, old: JsonObject | None) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """What every verb works with: the store, time, chance, and whom to ask for admission."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from random import Random
 from typing import Protocol
@@ -8,10 +9,12 @@ from grove.api.admission import AdmissionControl, AdmissionRequest, Operation
 from grove.api.meta import JsonObject
 from grove.clock import Clock
 from grove.cluster.resources import Served
+from grove.cluster.server.callers import ADMIN
 from grove.cluster.server.metadata import wire_time
 from grove.cluster.server.status_errors import invalid
 from grove.cluster.server.targets import Target
-from grove.cluster.store import Storage
+from grove.cluster.server.webhooks import Inquiry, Webhooks
+from grove.cluster.store import Entry, Storage
 
 
 class Quotas(Protocol):
@@ -32,17 +35,27 @@ class Context:
         self.random = random
         self.quotas = quotas
         self._admission = admission
+        # Nobody is asked, unless this cluster is served where others can be reached.
+        self.webhooks: Webhooks | None = None
         # Many writes share an instant; it is written out once.
         self._present = (datetime.min.replace(tzinfo=UTC), "")
-        # Warnings of the request being handled; requests are handled one after the other.
+        # Of the request being handled; requests are handled one after the other.
+        self.caller = ADMIN
+        self.query: Mapping[str, str] = {}
+        self.inquiry: Inquiry | None = None
         self.warnings: list[str] = []
+        self.program = ""
 
     def now(self) -> str:
         """The present, as it is written into objects."""
-        now = self.clock.now()
+        now = self.clock.now() if self.inquiry is None else self.inquiry.instant
         if now != self._present[0]:
             self._present = (now, wire_time(now))
         return self._present[1]
+
+    def shown(self, entry: Entry) -> bytes:
+        """An object as whoever asks wants to see it: with its managedFields or, in this process, without them."""
+        return entry.whole if self.program else entry.data
 
     def admit(self, target: Target, name: str, new: JsonObject, old: JsonObject | None) -> JsonObject:
         """The object with defaults filled in, if admission allows it; raises 422 with every error at once."""

@@ -1,12 +1,15 @@
 """POST: a new object."""
 
 from grove.api.meta import JsonObject
+from grove.cluster.managed_fields import Ownership
 from grove.cluster.resources import NAMESPACES, Served
-from grove.cluster.server.bodies import read_object, read_write_options
-from grove.cluster.server.conformity import refused_body, schema_errors, without_unknown_fields
+from grove.cluster.server.bodies import FieldValidation, WriteOptions, read_object, read_write_options
+from grove.cluster.server.conformity import Refusal, refused_body, schema_errors, without_unknown_fields
 from grove.cluster.server.context import Context
 from grove.cluster.server.kinds import creation_errors, prepared_for_creation
+from grove.cluster.server.managers import ownership_of_new
 from grove.cluster.server.metadata import MetaShape, born_metadata, metadata_errors, read_shape
+from grove.cluster.server.rbac_grants import confirm_grant
 from grove.cluster.server.status_errors import (
     already_exists,
     bad_request,
@@ -18,7 +21,8 @@ from grove.cluster.server.status_errors import (
     other_namespace,
 )
 from grove.cluster.server.targets import Target
-from grove.cluster.store import draft
+from grove.cluster.server.webhook_writes import mutated, validate
+from grove.cluster.store import Entry, draft
 from grove.kube.transport import Request, Response
 
 
@@ -28,23 +32,55 @@ def create(context: Context, target: Target, request: Request) -> Response:
         raise method_not_allowed()
     options = read_write_options(request)
     given = read_object(served, request)
+    return Response(
+        status=201, body=context.shown(create_object(context, target, given, options, refusal=refused_body))
+    )
+
+
+def create_object(
+    context: Context,
+    target: Target,
+    given: JsonObject,
+    options: WriteOptions,
+    *,
+    refusal: Refusal,
+    ownership: Ownership | None = None,
+) -> Entry:
+    """Store what is given, as a new object. `ownership` is given by whoever has worked it out already."""
+    served = target.served
     shape = read_shape(served, given)
     _check_place(target, shape)
-    given = without_unknown_fields(context, served, given, options=options, refusal=refused_body)
+    given = without_unknown_fields(context, served, given, options=options, refusal=refusal)
     obj = _born(context, target, given, shape)
     name = obj["metadata"]["name"]
     if served.namespaced:
         _check_namespace(context, served, target.namespace, name)
-    obj = prepared_for_creation(context, served, obj)
+    if served.custom is not None and served.custom.is_leaving:
+        raise forbidden(served, name, "create not allowed while custom resource definition is terminating")
+    wanted = obj = prepared_for_creation(context, served, obj)
+    changed = mutated(context, target, obj, None)
+    if changed is not obj:
+        obj = prepared_for_creation(context, served, _conformed(context, served, changed))
     obj = context.admit(target, name, obj, None)
-    if errors := metadata_errors(served, obj["metadata"]) + creation_errors(served, obj) + schema_errors(served, obj):
+    errors = metadata_errors(served, obj["metadata"]) + creation_errors(served, obj)
+    if errors := errors + schema_errors(context, served, obj):
         raise invalid(served, name, errors)
+    confirm_grant(context, target, obj)
+    validate(context, target, obj, None)
     context.quotas.check(served, target.namespace, obj)
     _check_name_is_free(context, served, target.namespace, name)
+    if ownership is None:
+        ownership = ownership_of_new(context, served, given, wanted, options)
     if options.is_dry:
         obj["metadata"].pop("resourceVersion", None)
-        return Response(status=201, body=draft(target.namespace, name, obj, 0).data)
-    return Response(status=201, body=context.store.put(served, target.namespace, name, obj).data)
+        return draft(target.namespace, name, obj, 0, ownership)
+    return context.store.put(served, target.namespace, name, obj, ownership)
+
+
+def _conformed(context: Context, served: Served, obj: JsonObject) -> JsonObject:
+    """What a webhook made of it, pruned and with its defaults."""
+    options = WriteOptions(validation=FieldValidation.IGNORE)
+    return without_unknown_fields(context, served, obj, options=options, refusal=refused_body)
 
 
 def _check_place(target: Target, shape: MetaShape) -> None:

@@ -11,11 +11,12 @@ from grove.api.meta import JsonObject
 from grove.cluster.resources import DEFINITIONS, NAMESPACES, PODS, Served
 from grove.cluster.server.bodies import DeleteOptions, read_delete_options
 from grove.cluster.server.context import Context
-from grove.cluster.server.definitions import fixed_definition
+from grove.cluster.server.definitions import leaving_definition
 from grove.cluster.server.metadata import wire_time
 from grove.cluster.server.read import find_entry, items_of, list_metadata, select_entries, selection_of
 from grove.cluster.server.status_errors import conflict_of_kind, details_of, forbidden, method_not_allowed
 from grove.cluster.server.targets import Target
+from grove.cluster.server.webhook_writes import admit_deletion
 from grove.cluster.store import Entry, draft
 from grove.kube.transport import Request, Response
 
@@ -34,11 +35,13 @@ class _Outcome(msgspec.Struct, frozen=True):
 def delete(context: Context, target: Target, request: Request) -> Response:
     options = read_delete_options(request)
     entry = find_entry(context, target)
+    _check_preconditions(target.served, entry, options)
+    admit_deletion(context, target, entry.obj, is_dry=bool(options.dry_run))
     outcome = _delete_entry(context, target.served, entry, options)
     if outcome.is_gone and not target.served.returns_deleted:
         return _gone(target.served, entry)
     is_cascading = options.orphan_dependents is False
-    return Response(status=202 if is_cascading and not outcome.is_gone else 200, body=outcome.entry.data)
+    return Response(status=202 if is_cascading and not outcome.is_gone else 200, body=context.shown(outcome.entry))
 
 
 def delete_collection(context: Context, target: Target, request: Request) -> Response:
@@ -49,18 +52,21 @@ def delete_collection(context: Context, target: Target, request: Request) -> Res
     options = read_delete_options(request)
     entries = select_entries(context, target, selection_of(target, request))
     for entry in entries:
+        # All before the first one goes: what has to be asked is asked while nothing has happened yet.
+        _check_preconditions(served, entry, options)
+        admit_deletion(context, target, entry.obj, is_dry=bool(options.dry_run))
+    for entry in entries:
         _delete_entry(context, served, entry, options)
     metadata = list_metadata(served, context.store.revision)
     head = msgspec.json.encode({"kind": served.list_kind, "apiVersion": served.api_version, "metadata": metadata})
-    return Response(status=200, body=b'%b,"items":[%b]}' % (head[:-1], b",".join(items_of(target, entries))))
+    return Response(status=200, body=b'%b,"items":[%b]}' % (head[:-1], b",".join(items_of(context, target, entries))))
 
 
 def _delete_entry(context: Context, served: Served, entry: Entry, options: DeleteOptions) -> _Outcome:
-    _check_preconditions(served, entry, options)
     if served is NAMESPACES:
         return _terminate_namespace(context, entry, options)
     if served is DEFINITIONS:
-        raise fixed_definition(entry.name)
+        return _terminate_definition(context, entry, options)
     metadata = _with_finalizers(entry.obj["metadata"], options)
     grace = _grace(served, entry.obj, options)
     leaving = _leaving(context, metadata, grace)
@@ -70,7 +76,7 @@ def _delete_entry(context: Context, served: Served, entry: Entry, options: Delet
     if leaving != entry.obj["metadata"] and (served is PODS or not is_gone):
         marked = {**entry.obj, "metadata": leaving}
     if options.dry_run:
-        return _Outcome(draft(entry.namespace, entry.name, marked, entry.revision), is_gone)
+        return _Outcome(draft(entry.namespace, entry.name, marked, entry.revision, entry.ownership), is_gone)
     if marked is not entry.obj:
         entry = context.store.put(served, entry.namespace, entry.name, marked)
     return _Outcome(context.store.remove(served, entry.namespace, entry.name) if is_gone else entry, is_gone)
@@ -160,8 +166,18 @@ def _terminate_namespace(context: Context, entry: Entry, options: DeleteOptions)
         metadata = {**metadata, "deletionTimestamp": context.now()}
     terminating = {**entry.obj, "metadata": metadata, "status": {**entry.obj.get("status", {}), "phase": "Terminating"}}
     if options.dry_run or terminating == entry.obj:
-        return _Outcome(draft(entry.namespace, entry.name, terminating, entry.revision), False)
+        return _Outcome(draft(entry.namespace, entry.name, terminating, entry.revision, entry.ownership), False)
     return _Outcome(context.store.put(NAMESPACES, "", entry.name, terminating), False)
+
+
+def _terminate_definition(context: Context, entry: Entry, options: DeleteOptions) -> _Outcome:
+    """The objects of its kind go first (`cluster/leaving_definitions.py`); until then there are no new ones."""
+    obj = leaving_definition(entry.obj, context.now())
+    metadata = _with_finalizers(obj["metadata"], options)
+    leaving = {**obj, "metadata": {"deletionTimestamp": context.now(), **metadata}}
+    if options.dry_run or leaving == entry.obj:
+        return _Outcome(draft(entry.namespace, entry.name, leaving, entry.revision, entry.ownership), False)
+    return _Outcome(context.store.put(DEFINITIONS, "", entry.name, leaving), False)
 
 
 def _gone(served: Served, entry: Entry) -> Response:

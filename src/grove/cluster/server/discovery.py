@@ -1,6 +1,6 @@
 """What this server serves, told to clients: the aggregated form (one request), the legacy one, and the version.
 
-The kinds themselves are `cluster/resources.py`; their schemas are `openapi.py`.
+The kinds themselves are `cluster/catalogue.py`; their schemas are `openapi.py`.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from grove.api.meta import JsonObject
-from grove.cluster.crds import custom_kinds
-from grove.cluster.resources import SERVED, Served
+from grove.cluster.catalogue import Catalogue, version_rank
+from grove.cluster.resources import Served
 from grove.cluster.server.forms import not_acceptable, wishes_of
 from grove.cluster.server.status_errors import method_not_allowed
 from grove.kube.transport import Request, Response
@@ -50,6 +50,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     plural: str
     kind: str
+    singular: str
     namespaced: bool
     verbs: tuple[str, ...]
     short_names: tuple[str, ...] = ()
@@ -58,19 +59,36 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     is_custom: bool = False
 
 
-def pages() -> dict[str, Page]:
-    """The answer to each path of discovery."""
+class Offered:
+    """All that is offered at one moment, in the order in which it is told."""
+
+    def __init__(self, kinds: Catalogue) -> None:
+        self.offers = tuple(_offer(served) for served in kinds.served) + _WITHOUT_STORE
+        # The versions of each group, the core group (an empty name) first.
+        self.groups: dict[str, tuple[str, ...]] = {}
+        for offer in self.offers:
+            versions = {**dict.fromkeys(self.groups.get(offer.group, ())), offer.version: None}
+            self.groups[offer.group] = tuple(sorted(versions, key=version_rank))
+
+    def within(self, group: str, version: str) -> list[Offer]:
+        return [offer for offer in self.offers if (offer.group, offer.version) == (group, version)]
+
+
+def pages(kinds: Catalogue) -> dict[str, Page]:
+    """The answer to each path of discovery, of these kinds as they are now."""
+    offered = Offered(kinds)
     found: dict[str, Page] = {
         "/version": _fixed(_version),
-        "/api": _either(_api_versions, core=True),
-        "/apis": _either(_group_list, core=False),
+        "/api": _either(partial(_api_versions, offered), offered, core=True),
+        "/apis": _either(partial(_group_list, offered), offered, core=False),
     }
-    for group, versions in groups().items():
+    for group, versions in offered.groups.items():
         if group:
-            found[f"/apis/{group}"] = _fixed(partial(_group, group))
+            found[f"/apis/{group}"] = _fixed(partial(_group, offered, group))
         for version in versions:
-            found[root(group, version)] = _fixed(partial(_resource_list, group, version))
-    for probe in ("/healthz", "/livez", "/readyz"):
+            found[root(group, version)] = _fixed(partial(_resource_list, offered, group, version))
+    # The last one is ours: whoever serves default-scheduler here reads PodGangs.
+    for probe in ("/healthz", "/livez", "/readyz", "/readyz/gang-scheduler"):
         found[probe] = _is_well
     return found
 
@@ -79,21 +97,9 @@ def root(group: str, version: str) -> str:
     return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
 
-@cache
-def groups() -> dict[str, tuple[str, ...]]:
-    """The versions of each group, the core group (an empty name) first."""
-    found: dict[str, tuple[str, ...]] = {}
-    for offer in offers():
-        versions = found.get(offer.group, ())
-        found[offer.group] = versions if offer.version in versions else (*versions, offer.version)
-    return found
-
-
-@cache
-def offers() -> tuple[Offer, ...]:
-    return tuple(_offer(served) for served in SERVED) + _WITHOUT_STORE
-
-
+_ACCESS_REVIEWS = (
+    "LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview",
+)  # fmt: skip
 # Answered, not stored; events are those of the core group in their newer shape.
 _WITHOUT_STORE = (
     Offer(
@@ -101,44 +107,38 @@ _WITHOUT_STORE = (
         version="v1",
         plural="events",
         kind="Event",
+        singular="event",
         namespaced=True,
         verbs=("get", "list", "watch"),
         short_names=("ev",),
     ),
-    Offer(
-        group="authorization.k8s.io",
-        version="v1",
-        plural="selfsubjectaccessreviews",
-        kind="SelfSubjectAccessReview",
-        namespaced=False,
-        verbs=("create",),
-    ),
-    Offer(
-        group="authorization.k8s.io",
-        version="v1",
-        plural="selfsubjectrulesreviews",
-        kind="SelfSubjectRulesReview",
-        namespaced=False,
-        verbs=("create",),
-    ),
-    Offer(
-        group="authentication.k8s.io",
-        version="v1",
-        plural="selfsubjectreviews",
-        kind="SelfSubjectReview",
-        namespaced=False,
-        verbs=("create",),
+    *(
+        Offer(
+            group=f"{group}.k8s.io",
+            version="v1",
+            plural=f"{kind.lower()}s",
+            kind=kind,
+            singular=kind.lower(),
+            namespaced=kind.startswith("Local"),
+            verbs=("create",),
+        )
+        for group, kinds in (
+            ("authorization", _ACCESS_REVIEWS),
+            ("authentication", ("SelfSubjectReview", "TokenReview")),
+        )
+        for kind in kinds
     ),
 )
 
 
 def _offer(served: Served) -> Offer:
-    custom = custom_kinds().get(served.qualified)
+    custom = served.custom
     return Offer(
         group=served.group,
         version=served.version,
         plural=served.plural,
         kind=served.kind,
+        singular=custom.singular if custom else served.kind.lower(),
         namespaced=served.namespaced,
         verbs=_NAMESPACE_VERBS if served.plural == "namespaces" else _VERBS,
         short_names=custom.short_names if custom else _SHORT_NAMES.get(served.plural, ()),
@@ -152,9 +152,13 @@ def _subresources(served: Served) -> Iterable[Subresource]:
     if served.plural == "pods":
         yield Subresource(name="binding", kind="Binding", verbs=("create",))
         yield Subresource(name="log", kind="Pod", verbs=("get",))
+    if served.plural == "serviceaccounts":
+        yield Subresource(
+            name="token", kind="TokenRequest", group="authentication.k8s.io", version="v1", verbs=("create",)
+        )
     if served.plural == "namespaces":
         yield Subresource(name="finalize", kind="Namespace", verbs=("update",))
-    if served.scale_selector:
+    if served.has_scale:
         yield Subresource(name="scale", kind="Scale", group="autoscaling", version="v1", verbs=_READ_WRITE)
     if served.has_status:
         yield Subresource(name="status", kind=served.kind, verbs=_READ_WRITE)
@@ -166,9 +170,9 @@ def _fixed(build: Callable[[], JsonObject]) -> Page:
     return lambda request: _read_only(request, Response(status=200, body=encoded()))
 
 
-def _either(legacy: Callable[[], JsonObject], *, core: bool) -> Page:
+def _either(legacy: Callable[[], JsonObject], offered: Offered, *, core: bool) -> Page:
     """`/api` and `/apis` in the form that the client prefers."""
-    aggregated = cache(lambda version: msgspec.json.encode(_aggregated(version, core=core)))
+    aggregated = cache(lambda version: msgspec.json.encode(_aggregated(offered, version, core=core)))
     encoded = cache(lambda: msgspec.json.encode(legacy()))
 
     def page(request: Request) -> Response:
@@ -212,21 +216,21 @@ def _version() -> JsonObject:
 # The aggregated form
 
 
-def _aggregated(version: str, *, core: bool) -> JsonObject:
-    chosen = [group for group in groups() if (group == "") is core]
-    items = [_discovered_group(group) for group in chosen]
+def _aggregated(offered: Offered, version: str, *, core: bool) -> JsonObject:
+    chosen = [group for group in offered.groups if (group == "") is core]
+    items = [_discovered_group(offered, group) for group in chosen]
     return {"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{version}", "metadata": {},
             "items": items}  # fmt: skip
 
 
-def _discovered_group(group: str) -> JsonObject:
+def _discovered_group(offered: Offered, group: str) -> JsonObject:
     versions = [
         {
             "version": version,
-            "resources": [_discovered(offer) for offer in offers() if (offer.group, offer.version) == (group, version)],
+            "resources": [_discovered(offer) for offer in offered.within(group, version)],
             "freshness": "Current",
         }
-        for version in groups()[group]
+        for version in offered.groups[group]
     ]
     return {"metadata": {"name": group} if group else {}, "versions": versions}
 
@@ -236,7 +240,7 @@ def _discovered(offer: Offer) -> JsonObject:
         "resource": offer.plural,
         "responseKind": _response_kind(offer, offer.kind),
         "scope": "Namespaced" if offer.namespaced else "Cluster",
-        "singularResource": offer.kind.lower(),
+        "singularResource": offer.singular,
         "verbs": offer.verbs,
         **_names(offer),
     }
@@ -262,31 +266,30 @@ def _response_kind(offer: Offer, kind: str) -> JsonObject:
 # The legacy form
 
 
-def _api_versions() -> JsonObject:
+def _api_versions(offered: Offered) -> JsonObject:
     addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
-    return {"kind": "APIVersions", "versions": list(groups()[""]), "serverAddressByClientCIDRs": addresses}
+    return {"kind": "APIVersions", "versions": list(offered.groups[""]), "serverAddressByClientCIDRs": addresses}
 
 
-def _group_list() -> JsonObject:
-    found = [_group_body(group) for group in groups() if group]
+def _group_list(offered: Offered) -> JsonObject:
+    found = [_group_body(offered, group) for group in offered.groups if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
 
 
-def _group(group: str) -> JsonObject:
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(group)}
+def _group(offered: Offered, group: str) -> JsonObject:
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(offered, group)}
 
 
-def _group_body(group: str) -> JsonObject:
-    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in groups()[group]]
+def _group_body(offered: Offered, group: str) -> JsonObject:
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in offered.groups[group]]
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resource_list(group: str, version: str) -> JsonObject:
+def _resource_list(offered: Offered, group: str, version: str) -> JsonObject:
     resources: list[JsonObject] = []
-    for offer in offers():
-        if (offer.group, offer.version) == (group, version):
-            resources.append(_resource(offer))
-            resources += [_subresource(offer, each) for each in offer.subresources]
+    for offer in offered.within(group, version):
+        resources.append(_resource(offer))
+        resources += [_subresource(offer, each) for each in offer.subresources]
     group_version = f"{group}/{version}" if group else version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
 
@@ -294,7 +297,7 @@ def _resource_list(group: str, version: str) -> JsonObject:
 def _resource(offer: Offer) -> JsonObject:
     return {
         "name": offer.plural,
-        "singularName": offer.kind.lower(),
+        "singularName": offer.singular,
         "namespaced": offer.namespaced,
         "kind": offer.kind,
         "verbs": offer.verbs,

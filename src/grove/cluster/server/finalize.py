@@ -25,5 +25,5 @@ def finalize(context: Context, target: Target, request: Request) -> Response:
         raise stale(NAMESPACES, target.name)
     new = {**entry.obj, "spec": {**entry.obj["spec"], "finalizers": finalizers}}
     if is_released(new):
-        return Response(status=200, body=context.store.remove(NAMESPACES, "", target.name).data)
-    return Response(status=200, body=context.store.put(NAMESPACES, "", target.name, new).data)
+        return Response(status=200, body=context.shown(context.store.remove(NAMESPACES, "", target.name)))
+    return Response(status=200, body=context.shown(context.store.put(NAMESPACES, "", target.name, new)))

@@ -7,13 +7,27 @@ server is given.
 from grove.api.fielderrors import FieldError, invalid
 from grove.api.meta import JsonObject
 from grove.api.quantities import QuantityError, parse_milli
-from grove.cluster.resources import Served
+from grove.cluster.resources import DEFINITIONS, Served
 from grove.cluster.server.configs import config_change_errors, config_errors, prepared_config
 from grove.cluster.server.context import Context
-from grove.cluster.server.definitions import check_exists, check_unchanged
+from grove.cluster.server.definition_rules import (
+    check_definition_shape,
+    check_definition_status,
+    definition_change_errors,
+    definition_errors,
+    definition_warnings,
+)
+from grove.cluster.server.definitions import prepared_definition, prepared_definition_update
 from grove.cluster.server.leases import check_lease_times, lease_errors
 from grove.cluster.server.pods import new_pod_errors, pod_update_errors, prepared_pod, prepared_pod_update
 from grove.cluster.server.priorities import prepared_class, priority_change_errors, priority_errors
+from grove.cluster.server.rbac_objects import (
+    binding_change_errors,
+    binding_errors,
+    prepared_binding,
+    prepared_role,
+    role_errors,
+)
 from grove.cluster.server.revisions import prepared_revision, revision_change_errors, revision_errors
 from grove.cluster.server.services import (
     prepared_service,
@@ -22,6 +36,7 @@ from grove.cluster.server.services import (
     service_errors,
 )
 from grove.cluster.server.status_errors import unsupported_field
+from grove.cluster.server.webhook_objects import prepared_webhooks, webhook_errors
 
 
 def prepared_for_creation(context: Context, served: Served, obj: JsonObject) -> JsonObject:
@@ -42,9 +57,16 @@ def prepared_for_creation(context: Context, served: Served, obj: JsonObject) -> 
             return prepared_config(served, obj)
         case "controllerrevisions.apps":
             return prepared_revision(obj)
+        case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
+            return prepared_role(served, obj)
+        case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
+            return prepared_binding(served, obj)
+        case _ if served.group == "admissionregistration.k8s.io":
+            return prepared_webhooks(served, obj)
         case "customresourcedefinitions.apiextensions.k8s.io":
-            check_exists(context, obj["metadata"]["name"])
-            return obj
+            check_definition_shape(obj)
+            context.warnings += definition_warnings(obj)
+            return prepared_definition(obj)
         case "nodes":
             # A kubelet registers its node with a status.
             return obj
@@ -70,8 +92,16 @@ def creation_errors(served: Served, obj: JsonObject) -> list[FieldError]:
             return _event_errors(obj)
         case "priorityclasses.scheduling.k8s.io":
             return priority_errors(obj)
+        case "customresourcedefinitions.apiextensions.k8s.io":
+            return definition_errors(obj)
         case "controllerrevisions.apps":
             return revision_errors(obj)
+        case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
+            return role_errors(obj)
+        case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
+            return binding_errors(obj)
+        case _ if served.group == "admissionregistration.k8s.io":
+            return webhook_errors(obj)
         case _:
             return []
 
@@ -92,11 +122,23 @@ def prepared_for_update(served: Served, old: JsonObject, new: JsonObject) -> Jso
             return {**new, "metadata": {**new["metadata"], "labels": labels}, "spec": old["spec"]}
         case "controllerrevisions.apps":
             return prepared_revision(new)
+        case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
+            return prepared_role(served, new)
+        case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
+            return prepared_binding(served, new)
+        case _ if served.group == "admissionregistration.k8s.io":
+            return prepared_webhooks(served, new)
         case "customresourcedefinitions.apiextensions.k8s.io":
-            check_unchanged(old, new)
-            return new
+            check_definition_shape(new)
+            return prepared_definition_update(old, new)
         case _:
             return new
+
+
+def check_status(served: Served, new: JsonObject) -> None:
+    """Raises 400 for a status that cannot be read as one of its kind."""
+    if served is DEFINITIONS:
+        check_definition_status(new)
 
 
 def update_errors(served: Served, old: JsonObject, new: JsonObject) -> list[FieldError]:
@@ -113,8 +155,16 @@ def update_errors(served: Served, old: JsonObject, new: JsonObject) -> list[Fiel
             return lease_errors(new)
         case "priorityclasses.scheduling.k8s.io":
             return priority_change_errors(old, new)
+        case "customresourcedefinitions.apiextensions.k8s.io":
+            return definition_change_errors(old, new)
         case "controllerrevisions.apps":
             return revision_change_errors(old, new)
+        case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
+            return role_errors(new)
+        case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
+            return binding_errors(new) + binding_change_errors(old, new)
+        case _ if served.group == "admissionregistration.k8s.io":
+            return webhook_errors(new)
         case _:
             return []
 

@@ -10,6 +10,14 @@ def part(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
+def at(obj: Any, steps: tuple[str, ...]) -> Any:
+    """What is found by these steps from the root; None if there is nothing."""
+    found = obj
+    for step in steps:
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
 def items(value: Any) -> list[JsonObject]:
     """The objects of a list, or none."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -13,8 +13,8 @@ import msgspec
 
 from grove.api.fielderrors import ErrorKind, FieldError, forbidden, invalid, required, type_invalid
 from grove.api.meta import JsonObject
-from grove.cluster.crds import type_name
 from grove.cluster.resources import Served
+from grove.cluster.schemas.keywords import type_name
 from grove.cluster.server.status_errors import UnreadableError, immutable
 from grove.cluster.server.status_errors import invalid as invalid_object
 
@@ -101,7 +101,7 @@ def check_parts(served: Served, obj: JsonObject) -> None:
     """Raises 400 or 422 unless spec and status, where there are any, are objects."""
     for part in ("spec", "status"):
         value = obj.get(part, {})
-        if isinstance(value, dict):
+        if isinstance(value, dict) or not _is_object(served, part):
             continue
         if not served.is_custom:
             raise unreadable(served, f"json: Expected `object` - at `$.{part}`")
@@ -110,6 +110,14 @@ def check_parts(served: Served, obj: JsonObject) -> None:
         given = type_name(value)
         error = type_invalid(part, given, f'{part} in body must be of type object: "{given}"')
         raise invalid_object(served, str(name or ""), [error])
+
+
+def _is_object(served: Served, part: str) -> bool:
+    """Of a custom kind its schema says what a part is."""
+    if served.custom is None:
+        return True
+    schema: JsonObject = served.custom.schema.get("properties", {}).get(part, {})
+    return schema.get("type") == "object"
 
 
 def unreadable(served: Served, why: str) -> UnreadableError:
@@ -216,8 +224,17 @@ def name_problem(qualified: str, name: str) -> str:
     match qualified:
         case "namespaces" | "services":
             return "must not contain dots" if "." in name else dns_label_problem(name)
+        case _ if qualified.endswith(".rbac.authorization.k8s.io"):
+            return path_segment_problem(name)
         case _:
             return dns_subdomain_problem(name)
+
+
+def path_segment_problem(name: str) -> str:
+    """What keeps a name from standing in a path, or nothing: roles may be called almost anything."""
+    if name in (".", ".."):
+        return f"may not be '{name}'"
+    return next((f"may not contain '{letter}'" for letter in "/%" if letter in name), "")
 
 
 @lru_cache(maxsize=16384)

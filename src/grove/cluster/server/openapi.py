@@ -1,56 +1,53 @@
 """OpenAPI v3: an index, and one document per group and version; what `kubectl explain`, `apply` and `--validate` read.
 
-Our kinds have their full schemas. Of built-in kinds only the metadata is described; the rest is any object, and that is
-also why no document offers strategic merge patches, although the server takes them for built-in kinds: kubectl would
-look for merge keys in these schemas, and finding none falls short of the keys it was built with.
+Custom kinds have the schemas of their definitions. Built-in kinds have the structure of a real server's
+(`built_in_schemas.py`) and no sentence of it; the few words are ours.
 OpenAPI v2 is not served; kubectl needs it only where v3 is missing.
 """
 
 import hashlib
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
 
+from grove.api.kubernetes_words import WORDS
 from grove.api.meta import JsonObject
-from grove.cluster.crds import custom_kinds
-from grove.cluster.resources import SERVED, Served
+from grove.cluster.catalogue import Catalogue
+from grove.cluster.resources import Served
+from grove.cluster.server.built_in_schemas import definition_name, needed_definitions
 from grove.cluster.server.discovery import GIT_VERSION, Page, root
 from grove.cluster.server.status_errors import method_not_allowed
-from grove.kube.transport import JSON_PATCH, MERGE_PATCH, Request, Response
+from grove.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _GVK = "x-kubernetes-group-version-kind"
 
 
-def pages() -> dict[str, Page]:
-    """The answer to each path of OpenAPI."""
-    found: dict[str, Page] = {"/openapi/v3": _index}
-    for group, version in _group_versions():
-        found[f"/openapi/v3{root(group, version)}"] = _document_page(group, version)
+def pages(kinds: Catalogue) -> dict[str, Page]:
+    """The answer to each path of OpenAPI, of these kinds as they are now."""
+    grouped: dict[tuple[str, str], tuple[Served, ...]] = {}
+    for served in kinds.served:
+        place = (served.group, served.version)
+        grouped[place] = (*grouped.get(place, ()), served)
+    places = {root(*place): members for place, members in grouped.items()}
+    index = cache(lambda: _index_body(places))
+    found: dict[str, Page] = {"/openapi/v3": lambda request: _json(request, index())}
+    for path, members in places.items():
+        found[f"/openapi/v3{path}"] = _document_page(members)
     return found
 
 
-def _group_versions() -> tuple[tuple[str, str], ...]:
-    return tuple(dict.fromkeys((served.group, served.version) for served in SERVED))
-
-
-def _index(request: Request) -> Response:
-    return _json(request, _index_body())
-
-
-@cache
-def _index_body() -> bytes:
+def _index_body(places: dict[str, tuple[Served, ...]]) -> bytes:
     paths = {}
-    for group, version in _group_versions():
-        place = root(group, version)
-        digest = hashlib.sha256(_document(group, version)).hexdigest().upper()
+    for place, members in places.items():
+        digest = hashlib.sha256(_document(members)).hexdigest().upper()
         paths[place.removeprefix("/")] = {"serverRelativeURL": f"/openapi/v3{place}?hash={digest}"}
     return msgspec.json.encode({"paths": paths})
 
 
-def _document_page(group: str, version: str) -> Page:
-    return lambda request: _json(request, _document(group, version))
+def _document_page(members: tuple[Served, ...]) -> Page:
+    return lambda request: _json(request, _document(members))
 
 
 def _json(request: Request, body: bytes) -> Response:
@@ -59,13 +56,16 @@ def _json(request: Request, body: bytes) -> Response:
     return Response(status=200, body=body)
 
 
-@cache
-def _document(group: str, version: str) -> bytes:
-    kinds = [served for served in SERVED if (served.group, served.version) == (group, version)]
-    schemas = dict(_META_SCHEMAS)
+@lru_cache(maxsize=256)
+def _document(kinds: tuple[Served, ...]) -> bytes:
+    """Of the kinds of one group and version."""
+    roots = [name for served in kinds if (name := definition_name(served)) is not None]
+    schemas = {
+        name: _described(name, _referring(schema)) for name, schema in needed_definitions(*_ALWAYS, *roots).items()
+    }
     paths: JsonObject = {}
     for served in kinds:
-        schemas[_schema_name(served)] = _schema(served)
+        schemas[_schema_name(served)] = _schema(served, schemas.get(_schema_name(served)))
         schemas[f"{_schema_name(served)}List"] = _list_schema(served)
         paths |= _paths(served)
     return msgspec.json.encode(
@@ -84,7 +84,8 @@ def _document(group: str, version: str) -> bytes:
 def _schema_name(served: Served) -> str:
     if served.is_custom:
         return ".".join((*reversed(served.group.split(".")), served.version, served.kind))
-    return f"io.k8s.api.{served.group.partition('.')[0] or 'core'}.{served.version}.{served.kind}"
+    known = definition_name(served)
+    return known or f"io.k8s.api.{served.group.partition('.')[0] or 'core'}.{served.version}.{served.kind}"
 
 
 def _kind_of(served: Served, kind: str = "") -> JsonObject:
@@ -95,24 +96,21 @@ def _ref(name: str) -> JsonObject:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _schema(served: Served) -> JsonObject:
-    custom = custom_kinds().get(served.qualified)
-    metadata = {"description": "Standard object's metadata.", "allOf": [_ref(f"{_META}.ObjectMeta")]}
-    if custom is None:
-        described: JsonObject = {
-            "type": "object",
-            "properties": dict(_HEAD),
-            "x-kubernetes-preserve-unknown-fields": True,
-        }
-    else:
-        described = custom.schema
-    return {**described, "properties": {**described["properties"], "metadata": metadata}, _GVK: [_kind_of(served)]}
+def _schema(served: Served, known: JsonObject | None) -> JsonObject:
+    if served.custom is not None:
+        metadata = {"description": "Standard object's metadata.", "allOf": [_ref(f"{_META}.ObjectMeta")]}
+        known = served.custom.schema
+        known = {**known, "properties": {**_HEAD, **known.get("properties", {}), "metadata": metadata}}
+    elif known is None:
+        properties = {**_HEAD, "metadata": _ref(f"{_META}.ObjectMeta")}
+        known = {"type": "object", "properties": properties, "x-kubernetes-preserve-unknown-fields": True}
+    return {**known, _GVK: [_kind_of(served)]}
 
 
 def _list_schema(served: Served) -> JsonObject:
     return {
         "type": "object",
-        "description": f"{served.kind}List is a list of {served.kind}",
+        "description": f"{served.list_kind} is a list of {served.kind}",
         "required": ["items"],
         "properties": {
             **_HEAD,
@@ -123,63 +121,56 @@ def _list_schema(served: Served) -> JsonObject:
     }
 
 
-def _text(description: str, **more: str) -> JsonObject:
-    return {"type": "string", "description": description, **more}
+def _referring(schema: JsonObject) -> JsonObject:
+    """With references as documents write them."""
+    if "$ref" in schema:
+        return _ref(schema["$ref"])
+    result = dict(schema)
+    if "properties" in schema:
+        result["properties"] = {name: _referring(inner) for name, inner in schema["properties"].items()}
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            result[word] = _referring(schema[word])
+    return result
 
 
-_HEAD: JsonObject = {
-    "apiVersion": _text("Version of this representation of the object."),
-    "kind": _text("Kind of the object."),
+def _described(name: str, schema: JsonObject) -> JsonObject:
+    """With what we have to say of its fields."""
+    words = {**_WORDS.get(name, {}), **WORDS.get(name.rpartition(".")[2], {}), **_HEAD_WORDS}
+    properties = {field: _worded(inner, words.get(field, "")) for field, inner in schema.get("properties", {}).items()}
+    return {**schema, "properties": properties} if properties else schema
+
+
+def _worded(schema: JsonObject, words: str) -> JsonObject:
+    if not words:
+        return schema
+    return {"description": words, **({"allOf": [schema]} if "$ref" in schema else schema)}
+
+
+_HEAD_WORDS = {
+    "apiVersion": "Version of this representation of the object.",
+    "kind": "Kind of the object.",
+    "metadata": "Standard object's metadata.",
 }
-_TEXTS: JsonObject = {"type": "object", "additionalProperties": {"type": "string"}}
-_META_SCHEMAS: JsonObject = {
+_HEAD: JsonObject = {field: {"type": "string", "description": _HEAD_WORDS[field]} for field in ("apiVersion", "kind")}
+# In every document, because lists and answers need them.
+_ALWAYS = (f"{_META}.ListMeta", f"{_META}.ObjectMeta")
+_WORDS = {
     f"{_META}.ObjectMeta": {
-        "type": "object",
-        "description": "Metadata that every object has.",
-        "properties": {
-            "name": _text("Name, unique among objects of the same kind in the same namespace."),
-            "generateName": _text("Beginning of a name that the server completes."),
-            "namespace": _text("The space within which the name is unique."),
-            "uid": _text("Unique in time and space, given by the server."),
-            "resourceVersion": _text("Changes with every write."),
-            "generation": {"type": "integer", "format": "int64", "description": "Counts changes of the wish."},
-            "creationTimestamp": _text("When the object was created.", format="date-time"),
-            "deletionTimestamp": _text("When the object leaves, or will.", format="date-time"),
-            "deletionGracePeriodSeconds": {"type": "integer", "format": "int64"},
-            "labels": {**_TEXTS, "description": "For selecting objects."},
-            "annotations": {**_TEXTS, "description": "For everything else that tools want to remember."},
-            "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
-            "ownerReferences": {
-                "type": "array",
-                "items": _ref(f"{_META}.OwnerReference"),
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["uid"],
-            },
-            "managedFields": {"type": "array", "items": {"type": "object"}},
-            "selfLink": _text("Deprecated."),
-        },
-    },
-    f"{_META}.OwnerReference": {
-        "type": "object",
-        "required": ["apiVersion", "kind", "name", "uid"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "name": {"type": "string"},
-            "uid": {"type": "string"},
-            "controller": {"type": "boolean"},
-            "blockOwnerDeletion": {"type": "boolean"},
-        },
-    },
-    f"{_META}.ListMeta": {
-        "type": "object",
-        "properties": {
-            "continue": {"type": "string"},
-            "remainingItemCount": {"type": "integer", "format": "int64"},
-            "resourceVersion": {"type": "string"},
-            "selfLink": {"type": "string"},
-        },
-    },
+        "name": "Name, unique among objects of the same kind in the same namespace.",
+        "generateName": "Beginning of a name that the server completes.",
+        "namespace": "The space within which the name is unique.",
+        "uid": "Unique in time and space, given by the server.",
+        "resourceVersion": "Changes with every write.",
+        "generation": "Counts changes of the wish.",
+        "creationTimestamp": "When the object was created.",
+        "deletionTimestamp": "When the object leaves, or will.",
+        "labels": "For selecting objects.",
+        "annotations": "For everything else that tools want to remember.",
+        "finalizers": "Who has something to do before the object may go.",
+        "ownerReferences": "The objects with which this one goes.",
+        "managedFields": "Who wrote which field last.",
+    }
 }
 
 
@@ -209,10 +200,15 @@ def _one(served: Served) -> JsonObject:
     return {
         "get": _operation(served, "get", ()),
         "put": _operation(served, "put", _WRITE, ("application/json",)),
-        "patch": _operation(served, "patch", (*_WRITE, "force"), (JSON_PATCH, MERGE_PATCH)),
+        "patch": _operation(served, "patch", (*_WRITE, "force"), _patches(served)),
         "delete": _operation(served, "delete", _DELETE),
         "parameters": _place_parameters(served, ("name",)),
     }
+
+
+def _patches(served: Served) -> tuple[str, ...]:
+    merging = () if served.is_custom else (STRATEGIC_PATCH,)
+    return (APPLY_PATCH, JSON_PATCH, MERGE_PATCH, *merging)
 
 
 _READ = (

@@ -1,6 +1,8 @@
-"""PATCH: a change described relative to the object as it is."""
+"""PATCH: a change described relative to the object as it is. Server-side apply: `apply_patch.py`."""
 
 from typing import Any
+
+import msgspec
 
 from grove.api.meta import JsonObject
 from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
@@ -8,7 +10,8 @@ from grove.cluster.patches.json_patch import apply_json_patch
 from grove.cluster.patches.merge import apply_merge_patch
 from grove.cluster.patches.strategic import apply_strategic_patch
 from grove.cluster.resources import Served
-from grove.cluster.server.bodies import decode_patch, read_write_options
+from grove.cluster.server.apply_patch import apply
+from grove.cluster.server.bodies import decode_patch, is_apply, read_write_options
 from grove.cluster.server.conformity import refused_patch
 from grove.cluster.server.context import Context
 from grove.cluster.server.read import find_entry
@@ -23,6 +26,7 @@ from grove.cluster.server.status_errors import (
 )
 from grove.cluster.server.targets import Target
 from grove.cluster.server.update import change_object
+from grove.cluster.store import Entry
 from grove.kube import transport
 from grove.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
 
@@ -31,10 +35,12 @@ _ACCEPTED = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
 
 def patch(context: Context, target: Target, request: Request) -> Response:
+    if is_apply(request):
+        return apply(context, target, request)
     options = read_write_options(request)
     check_patch_type(target.served, request)
     entry = find_entry(context, target)
-    candidate = patched(target.served, request, entry.obj)
+    candidate = patched(target.served, request, _seen(request, entry))
     if not candidate["metadata"].get("name"):
         raise undeterminable(target.name)
     try:
@@ -42,11 +48,19 @@ def patch(context: Context, target: Target, request: Request) -> Response:
     except UnreadableError as unreadable:
         # It was readable before: the patch is to blame.
         raise refused_patch(target.served, candidate, unreadable.problem) from None
-    return Response(status=200, body=changed.data)
+    return Response(status=200, body=context.shown(changed))
+
+
+def _seen(request: Request, entry: Entry) -> JsonObject:
+    """What the patch is about: also managedFields, if it speaks of them."""
+    obj = entry.obj
+    if b"managedFields" not in request.body or not (encoded := entry.ownership.encoded):
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": msgspec.json.decode(encoded)}}
 
 
 def check_patch_type(served: Served, request: Request) -> None:
-    """Raises 415; also for server-side apply, which would otherwise create what is not there."""
+    """Raises 415."""
     accepted = _ACCEPTED_CUSTOM if served.is_custom else _ACCEPTED
     if _patch_type(request) not in accepted:
         raise unsupported_media_type(accepted) if served.is_custom else unsupported_patch_type()

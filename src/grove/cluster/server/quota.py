@@ -29,8 +29,10 @@ class QuotaLedger:
         self._store = store
         self._quotas = store.table(RESOURCE_QUOTAS)
         self._used: dict[str, Amounts] = {}
-        self._unsettled: dict[str, None] = {}
+        # Of a store that was restored: all that have quotas.
+        self._unsettled = {quota.namespace: None for quota in self._quotas.entries(None)}
         store.subscribe(self._follow)
+        self.settle()
 
     def check(self, served: Served, namespace: str, obj: JsonObject) -> None:
         """Raises 403 if a quota of the namespace does not allow this new object."""

@@ -20,21 +20,26 @@ from grove.cluster.server.status_errors import (
     too_old_list,
 )
 from grove.cluster.server.targets import Target
-from grove.cluster.store import CompactedError, Entry, in_path
+from grove.cluster.store import CompactedError, Entry, draft, in_path
 from grove.kube.transport import Request, Response
 
 
 def read_one(context: Context, target: Target, request: Request) -> Response:
     if version := request.query.get("resourceVersion", ""):
         _check_has_come(context, read_version(version))
-    return Response(status=200, body=find_entry(context, target).data)
+    return Response(status=200, body=context.shown(find_entry(context, target)))
 
 
 def find_entry(context: Context, target: Target) -> Entry:
     entry = context.store.table(target.served).find(target.namespace, target.name)
     if entry is None:
         raise not_found(target.served, target.name)
-    return entry
+    custom = target.served.custom
+    if custom is None or custom.stored_as is None:
+        return entry
+    # As this version shows it, so that what is written next is about what was seen.
+    obj = custom.shown(entry.obj, target.served.api_version)
+    return entry if obj is entry.obj else draft(entry.namespace, entry.name, obj, entry.revision, entry.ownership)
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -77,7 +82,7 @@ def read_list(context: Context, target: Target, request: Request) -> Response:
         else:
             matching = _entries_exactly_at(context, target, selection, revision)
     page = _cut(matching, limit)
-    return Response(status=200, body=_list_body(target, page, revision, is_counted=selection.is_everything))
+    return Response(status=200, body=_list_body(context, target, page, revision, is_counted=selection.is_everything))
 
 
 def selection_of(target: Target, request: Request) -> Selection:
@@ -183,7 +188,7 @@ def _is_after(entry: Entry, start: _Continue) -> bool:
     return (in_path(entry.namespace), entry.name) > (in_path(start.namespace), start.name)
 
 
-def _list_body(target: Target, page: _Page, revision: int, *, is_counted: bool) -> bytes:
+def _list_body(context: Context, target: Target, page: _Page, revision: int, *, is_counted: bool) -> bytes:
     served = target.served
     metadata = list_metadata(served, revision)
     if page.remaining:
@@ -193,7 +198,7 @@ def _list_body(target: Target, page: _Page, revision: int, *, is_counted: bool) 
             # A real server does not count what a selector would leave out.
             metadata["remainingItemCount"] = page.remaining
     head = msgspec.json.encode({"kind": served.list_kind, "apiVersion": served.api_version, "metadata": metadata})
-    return b'%b,"items":[%b]}' % (head[:-1], b",".join(items_of(target, page.entries)))
+    return b'%b,"items":[%b]}' % (head[:-1], b",".join(items_of(context, target, page.entries)))
 
 
 def list_metadata(served: Served, revision: int) -> JsonObject:
@@ -203,12 +208,13 @@ def list_metadata(served: Served, revision: int) -> JsonObject:
     )
 
 
-def items_of(target: Target, entries: list[Entry]) -> list[bytes]:
+def items_of(context: Context, target: Target, entries: list[Entry]) -> list[bytes]:
     """As they stand in a list: built-in kinds leave out what the list already says."""
+    shown = map(context.shown, entries)
     if target.served.is_custom:
-        return [entry.data for entry in entries]
+        return list(shown)
     start = len(target.served.head)
-    return [b"{" + entry.data[start:] for entry in entries]
+    return [b"{" + data[start:] for data in shown]
 
 
 def _write_token(position: _Continue) -> str:

@@ -3,44 +3,60 @@
 Transports: `cluster/inprocess.py`, `cluster/http/`. Each verb has a file beside this one.
 """
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
 from random import Random
-from typing import assert_never
+from typing import Any, assert_never
 
 import structlog
 
 from grove.api.admission import AdmissionControl
 from grove.clock import Clock
+from grove.cluster.catalogue import Catalogue
+from grove.cluster.crds import CustomVersion
 from grove.cluster.resources import DEFINITIONS, NAMESPACES, PODS
-from grove.cluster.server import discovery, openapi, reviews
+from grove.cluster.server import discovery, openapi
 from grove.cluster.server.bind import bind
+from grove.cluster.server.callers import ADMIN, Caller
 from grove.cluster.server.context import Context
 from grove.cluster.server.create import create
-from grove.cluster.server.definitions import fixed_definition, store_definitions
+from grove.cluster.server.definitions import Definitions
 from grove.cluster.server.delete import delete, delete_collection
+from grove.cluster.server.discovery import Page
 from grove.cluster.server.finalize import finalize
 from grove.cluster.server.forms import Form, form_of, metadata_only
 from grove.cluster.server.log_stream import LogStream, is_followed_log
 from grove.cluster.server.logs import NO_LOGS, LogSource, read_log
+from grove.cluster.server.metadata import draw_uid
 from grove.cluster.server.newer_events import in_newer_shape
 from grove.cluster.server.patch import patch
+from grove.cluster.server.protobuf import in_json, is_protobuf, options_in_json
 from grove.cluster.server.quota import QuotaLedger
+from grove.cluster.server.rbac import RBAC, Authorizer, attempt_of
+from grove.cluster.server.rbac_defaults import store_rbac_defaults
 from grove.cluster.server.read import read_list, read_one
+from grove.cluster.server.reviews import NAMESPACED, Reviews
 from grove.cluster.server.scale import read_scale, write_scale
 from grove.cluster.server.status_errors import (
     RefusedError,
     bad_request,
+    insufficient_storage,
     internal_error,
     method_not_allowed,
+    never_settled,
     not_found,
     unknown_path,
     unsupported_verb,
 )
 from grove.cluster.server.table import as_table, included_of
 from grove.cluster.server.targets import Target, find_target
+from grove.cluster.server.tokens import ACCOUNTS, Authenticator, request_token
 from grove.cluster.server.update import replace
+from grove.cluster.server.versions import in_version
 from grove.cluster.server.watch import WatchStream, is_watch, open_stream
-from grove.cluster.store import Storage
+from grove.cluster.server.webhook_calls import Asker, Call, NoVerdict, Outcome, UnansweredError
+from grove.cluster.server.webhooks import Inquiry, Webhooks
+from grove.cluster.store import HISTORY, Keeper, NotKeptError, Storage
 from grove.errors import require
 from grove.kube.transport import Request, Response
 
@@ -50,6 +66,8 @@ Stream = WatchStream | LogStream
 Observer = Callable[[Request, Response], None]
 
 _VERBS = {"POST": "create", "DELETE": "delete"}
+# Every webhook takes a round at most, and every change of the object while they are asked another one each.
+_MOST_ROUNDS = 200
 _FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
@@ -59,7 +77,7 @@ def is_stream(request: Request) -> bool:
 
 
 class ApiServer:
-    """A Kubernetes API over its own store. Same seed, same requests: same answers, byte for byte."""
+    """A Kubernetes API over its own store, or one that was restored. Same seed, same requests: same answers."""
 
     def __init__(
         self,
@@ -67,30 +85,132 @@ class ApiServer:
         random: Random,
         *,
         admission: AdmissionControl | None = None,
-        history: int = 100_000,
+        history: int = HISTORY,
         logs: LogSource = NO_LOGS,
         observers: Iterable[Observer] = (),
+        store: Storage | None = None,
     ) -> None:
         self.clock = clock
-        self.store = Storage(history)
+        self.store = store or Storage(history)
         # Called with every request (watches excepted) and its answer.
         self.observers = list(observers)
-        # What is not about objects: discovery and the like, by path.
-        self._pages = {**discovery.pages(), **openapi.pages(), **reviews.pages()}
         self._logs = logs
+        self.kinds = Catalogue(self.store)
         self._ledger = QuotaLedger(self.store)
         self._context = Context(self.store, clock, random, quotas=self._ledger, admission=admission)
+        self._definitions = Definitions(self._context)
+        self.authenticator = Authenticator(self.store, clock)
+        self._authorizer = Authorizer(self.store)
+        self._reviews = Reviews(self._context, self._authorizer, self.authenticator)
+        self._ask: Asker = _ask_nobody
+        # What is not about objects: discovery and the like, by path; made anew when the kinds change.
+        self._pages: dict[str, Page] = {}
+        self._pages_edition = -1
         for name in _FIRST_NAMESPACES:
-            self._create_namespace(name)
+            if self.store.table(NAMESPACES).find("", name) is None:
+                self._create_namespace(name)
+        if self.store.keeper is not None:
+            # Not when somebody asks: a disk that refuses them then would take our kinds back.
+            self._definitions.keep_ours()
+            store_rbac_defaults(self._context)
 
-    def handle(self, request: Request) -> Response:
-        """The answer to everything but a stream."""
-        self._context.warnings.clear()
+    def authorize(self, request: Request, caller: Caller) -> None:
+        """Raises `RefusedError` unless the roles of the caller allow this. Who calls in process is not asked."""
+        if not caller.is_unrestricted:
+            store_rbac_defaults(self._context)
+            self._authorizer.check(caller, attempt_of(request))
+
+    def answer(self, request: Request, caller: Caller = ADMIN) -> Coroutine[Any, Any, Response]:
+        """As `handle`, once everything that the answer tells of is kept; a write that cannot be kept is refused."""
+        if self.store.keeper is None:
+            return self.handle_asking(request, caller)
+        return self._answer_kept(request, caller, self.store.keeper)
+
+    async def _answer_kept(self, request: Request, caller: Caller, keeper: Keeper) -> Response:
+        while True:
+            response = await self.handle_asking(request, caller)
+            try:
+                await keeper.settled()
+                return response
+            except NotKeptError as problem:
+                if request.is_write:
+                    return insufficient_storage(str(problem)).response()
+                # What was read is taken back: what is there instead?
+
+    async def stream(self, request: Request) -> Stream:
+        """As `open_stream`, once everything that it begins with is kept."""
+        while True:
+            stream = self.open_stream(request)
+            if self.store.keeper is None:
+                return stream
+            try:
+                await self.store.keeper.settled()
+                return stream
+            except NotKeptError:
+                stream.close()
+            except BaseException:
+                stream.close()
+                raise
+
+    def ask_webhooks(self, ask: Asker) -> None:
+        """From now on webhook configurations are honoured."""
+        self._ask = ask
+        self._context.webhooks = Webhooks(self.store)
+
+    async def handle_asking(self, request: Request, caller: Caller = ADMIN) -> Response:
+        """As `handle`, after webhooks were asked. Until then nothing has happened: who gives up has done nothing.
+
+        What they are asked about may change meanwhile; then they are asked again.
+        """
+        inquiry: Inquiry | None = None
+        for _ in range(_MOST_ROUNDS):
+            try:
+                return self._handle(request, caller, inquiry)
+            except UnansweredError as unanswered:
+                random = self._context.random
+                if inquiry is None:
+                    # Once more, with chance and time that stand still: then what is asked stays the same.
+                    inquiry = Inquiry(random.getrandbits(64), self.clock.now())
+                    continue
+                outcomes = await asyncio.gather(*(self._ask(call, draw_uid(random)) for call in unanswered.calls))
+                for call, outcome in zip(unanswered.calls, outcomes, strict=True):
+                    inquiry.answers[call.key] = outcome
+        return never_settled().response()
+
+    def handle(self, request: Request, caller: Caller = ADMIN) -> Response:
+        """The answer to everything but a stream, at once. Webhooks cannot be asked this way."""
         try:
-            page = self._pages.get(request.path.rstrip("/"))
-            response = self._answer(request) if page is None else page(request)
+            return self._handle(request, caller, None)
+        except UnansweredError:
+            log.error("a webhook had to be asked, and could not", method=request.method, path=request.path)
+            return internal_error().response()
+
+    def _handle(self, request: Request, caller: Caller, inquiry: Inquiry | None) -> Response:
+        context = self._context
+        context.warnings.clear()
+        context.program, context.caller, context.query = request.program, caller, request.query
+        context.inquiry = inquiry
+        if inquiry is None:
+            return self._attempt(request)
+        chance, context.random = context.random, inquiry.chance()
+        try:
+            return self._attempt(request)
+        finally:
+            context.random, context.inquiry = chance, None
+
+    def _attempt(self, request: Request) -> Response:
+        try:
+            page = self._page(request.path.rstrip("/"))
+            if page is not None:
+                response = page(request)
+            elif request.path.startswith(NAMESPACED):
+                response = self._reviews.answer_in_namespace(request)
+            else:
+                response = self._answer(request)
         except RefusedError as refused:
             response = refused.response()
+        except UnansweredError:
+            raise
         except RecursionError:
             response = bad_request("the body is nested too deeply").response()
         except Exception:
@@ -99,6 +219,7 @@ class ApiServer:
             response = internal_error().response()
         else:
             self._ledger.settle()
+            self._definitions.settle()
         if self._context.warnings:
             response = _with_warnings(response, self._context.warnings)
         for observer in self.observers:
@@ -117,22 +238,44 @@ class ApiServer:
         except RefusedError as refused:
             raise refused.api_error() from None
 
+    def _page(self, path: str) -> Page | None:
+        if self._pages_edition != self.kinds.edition:
+            self._pages_edition = self.kinds.edition
+            self._pages = {**discovery.pages(self.kinds), **openapi.pages(self.kinds), **self._reviews.pages()}
+        return self._pages.get(path)
+
     def _target(self, request: Request) -> Target:
-        target = find_target(request)
+        target = find_target(self.kinds, request)
         if target.served is DEFINITIONS:
-            store_definitions(self._context)
-            if target.subresource and request.method != "GET":
-                raise fixed_definition(target.name)
+            self._definitions.store_ours()
+        elif target.served.group == RBAC:
+            store_rbac_defaults(self._context)
         return target
 
     def _answer(self, request: Request) -> Response:
         target = self._target(request)
-        if not request.accept and not target.is_newer_event:
+        if is_protobuf(request):
+            request = _from_protobuf(target, request)
+        custom = target.served.custom
+        if not request.accept and not target.is_newer_event and (custom is None or custom.is_shown_as_stored):
             return self._dispatch(target, request)
         form = form_of(request.accept, is_custom=target.served.is_custom)
         if target.is_newer_event and request.method != "GET":
             raise method_not_allowed()
-        return self._formed(form, target, request, self._dispatch(target, request))
+        response = self._dispatch(target, request)
+        if custom is not None and not custom.is_shown_as_stored:
+            response = self._seen(custom, target, response)
+        return self._formed(form, target, request, response)
+
+    def _seen(self, custom: CustomVersion, target: Target, response: Response) -> Response:
+        """The answer as this version of a custom kind shows it."""
+        if custom.deprecation is not None:
+            words = f"{target.served.api_version} {target.served.kind} is deprecated"
+            self._context.warnings.insert(0, custom.deprecation or words)
+        if custom.stored_as is None or target.subresource == "scale":
+            return response
+        body = in_version(custom, target.served.api_version, response.body)
+        return Response(status=response.status, body=body, headers=response.headers)
 
     def _formed(self, form: Form, target: Target, request: Request, response: Response) -> Response:
         """The answer in the form that the client wants; deletes and subresources have but one."""
@@ -183,9 +326,9 @@ class ApiServer:
                 return replace(self._context, target, request)
             case ("status", "PATCH") if served.has_status:
                 return patch(self._context, target, request)
-            case ("scale", "GET") if served.scale_selector:
+            case ("scale", "GET") if served.has_scale:
                 return read_scale(self._context, target)
-            case ("scale", "PUT" | "PATCH") if served.scale_selector:
+            case ("scale", "PUT" | "PATCH") if served.has_scale:
                 return write_scale(self._context, target, request)
             case ("log", "GET") if served is PODS:
                 return read_log(self._context, target, request, self._logs)
@@ -193,7 +336,9 @@ class ApiServer:
                 return bind(self._context, target, request)
             case ("finalize", "PUT") if served is NAMESPACES:
                 return finalize(self._context, target, request)
-            case ("status" | "scale" | "binding" | "log" | "finalize", _) if _is_served(target):
+            case ("token", "POST") if served is ACCOUNTS:
+                return request_token(self._context, self.authenticator, target, request)
+            case ("status" | "scale" | "binding" | "log" | "finalize" | "token", _) if _is_served(target):
                 verb = _VERBS.get(request.method, "")
                 raise unsupported_verb(served, verb) if served.is_custom else method_not_allowed()
             case _:
@@ -205,17 +350,41 @@ class ApiServer:
         require(answer.status == 201, f"namespace {name} can be created in an empty store")
 
 
+# What a body is where it is not the object itself.
+_BODIES = {
+    "binding": ("v1", "Binding"),
+    "scale": ("autoscaling/v1", "Scale"),
+    "token": ("authentication.k8s.io/v1", "TokenRequest"),
+}
+
+
+def _from_protobuf(target: Target, request: Request) -> Request:
+    """With the JSON that its body means. Patches are JSON anyway, and custom kinds have no field numbers."""
+    served = target.served
+    if request.method == "PATCH" or served.is_custom:
+        return request
+    if request.method == "DELETE":
+        return options_in_json(request) if request.body else request
+    return in_json(request, *_BODIES.get(target.subresource, (served.api_version, served.kind)))
+
+
 def _is_served(target: Target) -> bool:
     served = target.served
     match target.subresource:
         case "status":
             return served.has_status
         case "scale":
-            return served.scale_selector is not None
+            return served.has_scale
         case "finalize":
             return served is NAMESPACES
+        case "token":
+            return served is ACCOUNTS
         case _:
             return served is PODS
+
+
+async def _ask_nobody(call: Call, uid: str) -> Outcome:
+    return NoVerdict("this cluster asks nobody")
 
 
 def _with_warnings(response: Response, warnings: list[str]) -> Response:

@@ -8,6 +8,7 @@ from grove.cluster.server.conformity import refused_patch
 from grove.cluster.server.context import Context
 from grove.cluster.server.patch import patched
 from grove.cluster.server.read import find_entry
+from grove.cluster.server.scale_views import replicas_of, scale_of, with_replicas
 from grove.cluster.server.status_errors import UnreadableError, bad_request, stale, undeterminable
 from grove.cluster.server.targets import Target
 from grove.cluster.server.update import change_object
@@ -23,7 +24,7 @@ def write_scale(context: Context, target: Target, request: Request) -> Response:
     """PUT or PATCH."""
     options = read_write_options(request)
     entry = find_entry(context, target)
-    current = _scale_of(target, entry)
+    current = scale_of(target.served, entry.obj)
     if request.method == "PATCH":
         scale = patched(target.served, request, current)
         try:
@@ -32,17 +33,14 @@ def write_scale(context: Context, target: Target, request: Request) -> Response:
             raise refused_patch(target.served, scale, unreadable.problem) from None
     else:
         replicas = _wanted(target, entry, decode_object("Scale", request))
-    spec = {**(entry.obj.get("spec") or {}), "replicas": replicas}
-    candidate = {**entry.obj, "spec": spec}
+    candidate = with_replicas(target.served, entry.obj, replicas)
     return _response(target, change_object(context, target, entry, candidate, options, refusal=refused_patch))
 
 
 def _wanted(target: Target, entry: Entry, scale: JsonObject) -> int:
-    metadata = scale.get("metadata") or {}
-    spec = scale.get("spec") or {}
-    replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or not isinstance(metadata, dict):
-        raise UnreadableError("Scale", "v1", "Scale", "json: spec.replicas is an integer")
+    replicas, metadata = replicas_of(scale), scale.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise UnreadableError("Scale", "v1", "Scale", "json: metadata is an object")
     name = metadata.get("name")
     if not name:
         raise undeterminable(target.name)
@@ -53,23 +51,5 @@ def _wanted(target: Target, entry: Entry, scale: JsonObject) -> int:
     return replicas
 
 
-def _scale_of(target: Target, entry: Entry) -> JsonObject:
-    metadata = entry.obj["metadata"]
-    shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status = entry.obj.get("status") or {}
-    replicas = (entry.obj.get("spec") or {}).get("replicas", 0)
-    scale: JsonObject = {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {field: metadata[field] for field in shown if field in metadata},
-        # Left out when there are none; a status always says.
-        "spec": {"replicas": replicas} if replicas else {},
-        "status": {"replicas": status.get("replicas", 0)},
-    }
-    if selector := status.get(target.served.scale_selector or ""):
-        scale["status"]["selector"] = selector
-    return scale
-
-
 def _response(target: Target, entry: Entry) -> Response:
-    return Response(status=200, body=msgspec.json.encode(_scale_of(target, entry)))
+    return Response(status=200, body=msgspec.json.encode(scale_of(target.served, entry.obj)))

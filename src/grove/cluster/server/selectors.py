@@ -102,9 +102,11 @@ class FieldRequirement(msgspec.Struct, frozen=True):
 def _as_text(value: object) -> str:
     if isinstance(value, str):
         return value
-    if value is None or value is False:
+    if value is None:
         return ""
-    return "true" if value is True else str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
 
 
 EVERYTHING = Selection()
@@ -138,15 +140,19 @@ def parse_fields(served: Served, text: str) -> tuple[FieldRequirement, ...]:
             raise ValueError(f"invalid selector: '{text}'; can't understand '{term}'")
         field, operator, value = match.groups()
         _check_field(served, field)
+        is_equal = operator != "!="
         if value == "false" and field in ("spec.unschedulable", "spec.hostNetwork"):
-            value = ""
+            # Whoever does not say that it is so says that it is not.
+            value, is_equal = "true", not is_equal
         value = re.sub(r"\\([\\,=])", r"\1", value)
-        requirements.append(FieldRequirement(tuple(field.split(".")), operator != "!=", value))
+        requirements.append(FieldRequirement(tuple(field.split(".")), is_equal, value))
     return tuple(requirements)
 
 
 def _check_field(served: Served, field: str) -> None:
     if field in _METADATA_FIELDS or field in _FIELDS_OF_KIND.get(served.qualified, ()):
+        return
+    if served.custom is not None and field in served.custom.selectable:
         return
     if served.is_custom or served.qualified in _SELECTIVE:
         raise ValueError(f"field label not supported: {field}")

@@ -183,8 +183,9 @@ _SHOWN_BYTES = 30
 
 def _summary(body: bytes) -> str:
     """The beginning of a body: as text if it looks like an object."""
-    shown = body.decode("utf-8", "replace") if body[:1] == b"{" else body.hex()
-    return f"{shown[:_SHOWN_BYTES]} ..." if len(shown) > _SHOWN_BYTES else shown
+    start = body[:_SHOWN_BYTES]
+    shown = start.decode("utf-8", "replace") if body[:1] == b"{" else start.hex()
+    return f"{shown} ..." if len(body) > _SHOWN_BYTES else shown or "<empty>"
 
 
 def unsupported_verb(served: Served, verb: str) -> RefusedError:
@@ -214,11 +215,15 @@ def unsupported_media_type(accepted: tuple[str, ...]) -> RefusedError:
     )
 
 
-def unread_protobuf() -> RefusedError:
-    """What some commands of kubectl send; they give no other way but this one."""
-    refused = unsupported_media_type(("application/json",))
-    hint = "the embedded cluster reads no protobuf; add: --dry-run=client -o yaml | kubectl apply -f -"
-    return RefusedError(refused.code, refused.reason, f"{refused.message}; {hint}")
+def insufficient_storage(why: str) -> RefusedError:
+    """Of a write that could not be kept: nothing of it is there. A real server knows no reason for it."""
+    message = f"the write was not stored: {why}; see that there is room on the disk, and try again"
+    return RefusedError(507, "InsufficientStorage", message)
+
+
+def never_settled() -> RefusedError:
+    """While webhooks were asked about an object, it changed, again and again."""
+    return RefusedError(409, "Conflict", "the object has been modified; please try again")
 
 
 def internal_error() -> RefusedError:

@@ -2,13 +2,11 @@
 
 import msgspec
 
-from grove.cluster.resources import EVENTS, SERVED, Served
+from grove.cluster.catalogue import Catalogue
+from grove.cluster.resources import EVENTS, Served
 from grove.cluster.server.status_errors import PageNotFoundError, RefusedError, unknown_path
 from grove.kube.transport import Request
 
-_BY_PLACE = {(served.group, served.version, served.plural): served for served in SERVED}
-_BY_PLACE["events.k8s.io", "v1", "events"] = EVENTS
-_BUILT_IN_GROUPS = frozenset(served.group for served in SERVED if not served.is_custom) | {"events.k8s.io"}
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
@@ -29,23 +27,35 @@ class Target(msgspec.Struct, frozen=True):
         return self.namespace if self.namespace or not self.served.namespaced else None
 
 
-def find_target(request: Request) -> Target:
+def find_target(kinds: Catalogue, request: Request) -> Target:
     """Raises a 404 for everything that is not served."""
     group, version, rest = _split(request.path)
-    if len(rest) >= 3 and rest[0] == "namespaces" and not (len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES):
-        namespace, rest = rest[1], rest[2:]
-    else:
-        namespace = ""
-    served = _BY_PLACE.get((group, version, rest[0])) if rest else None
+    namespace, rest = _without_namespace(rest)
+    served = kinds.find(group, version, rest[0]) if rest else None
     is_newer_event = served is EVENTS and group != ""
     if served is None or len(rest) > 3 or "" in rest:
-        raise _nothing_there(group)
+        raise _nothing_there(kinds, group)
     if bool(namespace) and not served.namespaced:
-        raise _nothing_there(group)
+        raise _nothing_there(kinds, group)
     if served.namespaced and not namespace and len(rest) > 1:
-        raise _nothing_there(group)
+        raise _nothing_there(kinds, group)
     name, subresource = (*rest[1:], "", "")[:2]
     return Target(served, namespace, name, subresource, is_newer_event)
+
+
+def names_one_object(path: str) -> bool:
+    """Whether the path goes beyond a collection, whatever is served there."""
+    try:
+        _, _, rest = _split(path)
+    except PageNotFoundError:
+        return False
+    return len(_without_namespace(rest)[1]) > 1
+
+
+def _without_namespace(rest: list[str]) -> tuple[str, list[str]]:
+    if len(rest) >= 3 and rest[0] == "namespaces" and not (len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES):
+        return rest[1], rest[2:]
+    return "", rest
 
 
 def _split(path: str) -> tuple[str, str, list[str]]:
@@ -58,6 +68,6 @@ def _split(path: str) -> tuple[str, str, list[str]]:
     raise PageNotFoundError()
 
 
-def _nothing_there(group: str) -> RefusedError:
+def _nothing_there(kinds: Catalogue, group: str) -> RefusedError:
     """Built-in groups know that they do not serve this; elsewhere is nobody to say so."""
-    return unknown_path() if group in _BUILT_IN_GROUPS else PageNotFoundError()
+    return unknown_path() if kinds.is_built_in(group) else PageNotFoundError()

@@ -2,12 +2,15 @@
 
 from grove.api.fielderrors import FieldError
 from grove.api.meta import JsonObject
+from grove.cluster.managed_fields import Ownership
 from grove.cluster.resources import Served
 from grove.cluster.server.bodies import WriteOptions, as_kind, read_object, read_write_options
 from grove.cluster.server.conformity import Refusal, refused_body, schema_errors, without_unknown_fields
 from grove.cluster.server.context import Context
-from grove.cluster.server.kinds import prepared_for_update, update_errors
+from grove.cluster.server.kinds import check_status, prepared_for_update, update_errors
+from grove.cluster.server.managers import ownership_after, ownership_as_sent
 from grove.cluster.server.metadata import MetaShape, check_parts, metadata_errors, read_shape, updated_metadata
+from grove.cluster.server.rbac_grants import confirm_grant
 from grove.cluster.server.read import find_entry
 from grove.cluster.server.status_errors import (
     bad_request,
@@ -20,6 +23,7 @@ from grove.cluster.server.status_errors import (
     without_version,
 )
 from grove.cluster.server.targets import Target
+from grove.cluster.server.webhook_writes import mutated, validate
 from grove.cluster.store import Entry, draft
 from grove.kube.transport import Request, Response
 
@@ -37,44 +41,61 @@ def replace(context: Context, target: Target, request: Request) -> Response:
     if shape.uid and shape.uid != entry.obj["metadata"]["uid"]:
         raise other_uid(target.served, entry.obj["metadata"], shape.uid)
     changed = change_object(context, target, entry, candidate, options, refusal=refused_body)
-    return Response(status=200, body=changed.data)
+    return Response(status=200, body=context.shown(changed))
 
 
 def change_object(
-    context: Context, target: Target, entry: Entry, candidate: JsonObject, options: WriteOptions, *, refusal: Refusal
+    context: Context,
+    target: Target,
+    entry: Entry,
+    candidate: JsonObject,
+    options: WriteOptions,
+    *,
+    refusal: Refusal,
+    ownership: Ownership | None = None,
 ) -> Entry:
     """Store what `candidate` asks for, as far as its subresource may: the main object or its status.
 
-    `refusal` is how this verb says that it met unknown fields, to a client that is strict about them.
-    Nothing is stored when nothing changed. An object that only waited for its last finalizer goes.
+    `refusal` is how this verb says that it met unknown fields, to a client that is strict about them. `ownership` is
+    given by whoever has worked it out already. Nothing is stored when nothing changed. An object that only waited for
+    its last finalizer goes.
     """
     served, old = target.served, entry.obj
     candidate = as_kind(served, candidate)
     check_parts(served, candidate)
+    sent = None if candidate["metadata"] is old["metadata"] else candidate["metadata"].get("managedFields")
     if candidate["metadata"] is not old["metadata"]:
         _check_identity(target, old, candidate)
     candidate = without_unknown_fields(context, served, candidate, old, options=options, refusal=refusal)
     if target.subresource == "status":
-        new = _status_only(served, old, candidate)
-        if errors := schema_errors(served, new, old):
+        wanted = _status_only(served, old, candidate)
+        new = mutated(context, target, wanted, old)
+        check_status(served, new)
+        if errors := schema_errors(context, served, new, old):
             raise invalid(served, target.name, errors)
+        validate(context, target, new, old)
     else:
-        new = _admitted(context, target, old, _all_but_status(served, old, candidate))
+        wanted, errors = _prepared(served, old, _all_but_status(served, old, candidate))
+        new = _admitted(context, target, old, wanted, errors)
     if new == old:
-        return entry
+        ownership = ownership or ownership_as_sent(target, entry, sent)
+        if ownership is entry.ownership or ownership.managers == entry.ownership.managers:
+            return entry
+    elif ownership is None:
+        ownership = ownership_after(context, target, entry, wanted, options, sent)
     new = _with_generation(served, old, new)
     if options.is_dry:
-        return draft(entry.namespace, entry.name, new, entry.revision)
+        return draft(entry.namespace, entry.name, new, entry.revision, ownership)
     if is_released(new):
         return _let_go(context, served, entry, new)
-    return context.store.put(served, entry.namespace, entry.name, new)
+    return context.store.put(served, entry.namespace, entry.name, new, ownership)
 
 
 def _let_go(context: Context, served: Served, entry: Entry, new: JsonObject) -> Entry:
     """Nothing is stored of an object that goes: its last version was the one before, and only the writer sees `new`."""
     revision = context.store.remove(served, entry.namespace, entry.name).revision
     metadata = {**new["metadata"], "resourceVersion": str(revision)}
-    return draft(entry.namespace, entry.name, {**new, "metadata": metadata}, revision)
+    return draft(entry.namespace, entry.name, {**new, "metadata": metadata}, revision, entry.ownership)
 
 
 def _check_identity(target: Target, old: JsonObject, candidate: JsonObject) -> None:
@@ -117,31 +138,46 @@ def _all_but_status(served: Served, old: JsonObject, candidate: JsonObject) -> J
     return new
 
 
-def _admitted(context: Context, target: Target, old: JsonObject, new: JsonObject) -> JsonObject:
-    """The new main object, prepared, admitted and valid; raises 422 otherwise."""
-    served = target.served
+def _prepared(served: Served, old: JsonObject, new: JsonObject) -> tuple[JsonObject, list[FieldError]]:
+    """The new main object as its author wants it, and what is wrong with its metadata."""
     errors: list[FieldError] = []
     if new["metadata"] is not old["metadata"]:
         metadata, errors = updated_metadata(old["metadata"], new["metadata"])
         new["metadata"] = old["metadata"] if metadata == old["metadata"] else metadata
-    new = context.admit(target, target.name, prepared_for_update(served, old, new), old)
+    return prepared_for_update(served, old, new), errors
+
+
+def _admitted(
+    context: Context, target: Target, old: JsonObject, new: JsonObject, errors: list[FieldError]
+) -> JsonObject:
+    """The new main object, admitted and valid; raises 422 otherwise."""
+    served = target.served
+    changed = mutated(context, target, new, old)
+    if changed is not new:
+        new, more = _prepared(served, old, changed)
+        errors = errors + more
+    new = context.admit(target, target.name, new, old)
     if new["metadata"] is not old["metadata"]:
         errors += metadata_errors(served, new["metadata"])
-    if errors := errors + update_errors(served, old, new) + schema_errors(served, new, old):
+    if errors := errors + update_errors(served, old, new) + schema_errors(context, served, new, old):
         raise invalid(served, target.name, errors)
+    confirm_grant(context, target, new)
+    validate(context, target, new, old)
     return new
 
 
 def _with_generation(served: Served, old: JsonObject, new: JsonObject) -> JsonObject:
     """A new wish of the user is a new generation; metadata and status are not wishes."""
-    if not served.has_generation or _wishes(old) == _wishes(new):
+    if not served.has_generation or _wishes(served, old) == _wishes(served, new):
         return new
     metadata = {**new["metadata"], "generation": old["metadata"].get("generation", 0) + 1}
     return {**new, "metadata": metadata}
 
 
-def _wishes(obj: JsonObject) -> JsonObject:
-    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+def _wishes(served: Served, obj: JsonObject) -> JsonObject:
+    """A status that is not apart is a wish like everything else."""
+    others = ("metadata", "status") if served.has_status or not served.is_custom else ("metadata",)
+    return {key: value for key, value in obj.items() if key not in others}
 
 
 def is_released(obj: JsonObject) -> bool:

@@ -7,6 +7,8 @@ behind the history is told so (410).
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
+from operator import attrgetter
 
 import msgspec
 
@@ -20,8 +22,9 @@ from grove.cluster.server.read import read_version, select_entries, selection_of
 from grove.cluster.server.selectors import Selection
 from grove.cluster.server.status_errors import RefusedError, fell_behind, invalid_options, too_old
 from grove.cluster.server.table import included_of, table_lines
-from grove.cluster.server.targets import Target, find_target
-from grove.cluster.store import Change, ChangeType, CompactedError, Entry, Storage, Table
+from grove.cluster.server.targets import Target, names_one_object
+from grove.cluster.server.versions import line_in_version
+from grove.cluster.store import Change, ChangeType, CompactedError, Entry, Storage, Table, draft
 from grove.kube.transport import Request
 
 Translation = Callable[[bytes], bytes]
@@ -37,10 +40,7 @@ def is_watch(request: Request) -> bool:
     wish = request.query.get("watch")
     if request.method != "GET" or wish is None or wish.lower() in ("false", "0"):
         return False
-    try:
-        return not find_target(request).name
-    except RefusedError:
-        return True
+    return not names_one_object(request.path)
 
 
 def open_stream(context: Context, target: Target, request: Request) -> "WatchStream":
@@ -55,6 +55,7 @@ def open_stream(context: Context, target: Target, request: Request) -> "WatchStr
         selection,
         timeout=seconds or context.random.randint(_SHORTEST_DEFAULT, _LONGEST_DEFAULT),
         has_bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
+        is_whole=bool(request.program),
         translate=translate,
     )
     revision = read_version(query.get("resourceVersion") or "0")
@@ -87,7 +88,16 @@ def _check_options(request: Request) -> None:
 
 
 def _translation(context: Context, target: Target, request: Request) -> Translation | None:
-    """From lines with objects to the form that the client wants; none: as they are."""
+    """From lines with objects to the version and form that the client wants; none: as they are."""
+    formed = _formed_lines(context, target, request)
+    custom = target.served.custom
+    if custom is None or custom.stored_as is None:
+        return formed
+    versioned = partial(line_in_version, custom, target.served.api_version)
+    return versioned if formed is None else lambda line: formed(versioned(line))
+
+
+def _formed_lines(context: Context, target: Target, request: Request) -> Translation | None:
     match form_of(request.accept):
         case Form.TABLE:
             return table_lines(target.served, included_of(request), context.clock.now)
@@ -117,12 +127,16 @@ class WatchStream:
         *,
         timeout: float,
         has_bookmarks: bool,
+        is_whole: bool = False,
         translate: Translation | None = None,
     ) -> None:
         self._store = store
         self._table: Table = store.table(target.served)
+        self._retirements = self._table.retirements
         self._scope = target.scope
         self._selection = selection
+        # With managedFields, or without.
+        self._shown: Callable[[Entry], bytes] = attrgetter("whole" if is_whole else "data")
         self._is_unfiltered = selection.is_everything and self._scope is None
         self._lines: deque[bytes] = deque()
         self._cursor = self._table.end
@@ -140,9 +154,10 @@ class WatchStream:
 
     def start_with(self, entries: list[Entry], *, is_end_told: bool = False) -> None:
         """What there is, as if it had just been added; then what changes. A bookmark can tell where that begins."""
-        self._lines.extend(_line(ChangeType.ADDED, entry.data) for entry in entries)
+        self._lines.extend(_line(ChangeType.ADDED, self._shown(entry)) for entry in entries)
         if is_end_told and self._has_bookmarks:
-            self._lines.append(self._bookmark_line({"annotations": {"k8s.io/initial-events-end": "true"}}))
+            end = {"annotations": {"k8s.io/initial-events-end": "true"}}
+            self._lines.append(self._bookmark_line(self._store.revision, end))
 
     def start_after(self, revision: int) -> None:
         try:
@@ -158,7 +173,7 @@ class WatchStream:
             line = self._next_line()
             if line is not None:
                 return line
-            if self._is_expired or self._is_closed:
+            if self._is_expired or self._is_closed or self._retirements != self._table.retirements:
                 self.close()
                 raise StopAsyncIteration
             await self._change()
@@ -207,7 +222,7 @@ class WatchStream:
         if self._is_closed:
             return None
         table = self._table
-        while self._cursor < table.end:
+        while self._cursor < table.shown_end:
             at = self._cursor - table.forgotten
             if at < 0:
                 self._fail(fell_behind())
@@ -218,26 +233,26 @@ class WatchStream:
                 return line
         if self._is_bookmark_due:
             self._is_bookmark_due = False
-            return self._bookmark_line()
+            return self._bookmark_line(self._store.shown)
         return None
 
     def _line_of(self, change: Change) -> bytes | None:
         """What this watcher sees of a change: an object that starts or stops to match comes or goes."""
         if self._is_unfiltered:
-            return _line(change.type, change.entry.data)
+            return _line(change.type, self._shown(change.entry))
         if self._scope is not None and change.entry.namespace != self._scope:
             return None
         if self._selection.is_everything:
-            return _line(change.type, change.entry.data)
+            return _line(change.type, self._shown(change.entry))
         was = change.before is not None and self._selection.matches(change.before.obj)
         is_ = change.type is not ChangeType.DELETED and self._selection.matches(change.entry.obj)
         if is_:
-            return _line(ChangeType.MODIFIED if was else ChangeType.ADDED, change.entry.data)
+            return _line(ChangeType.MODIFIED if was else ChangeType.ADDED, self._shown(change.entry))
         if not was:
             return None
         if change.type is ChangeType.DELETED:
-            return _line(ChangeType.DELETED, change.entry.data)
-        return _line(ChangeType.DELETED, _last_match(change))
+            return _line(ChangeType.DELETED, self._shown(change.entry))
+        return _line(ChangeType.DELETED, self._shown(_last_match(change)))
 
     def _bookmark(self) -> None:
         self._is_bookmark_due = True
@@ -249,9 +264,9 @@ class WatchStream:
         self._is_bookmark_due = self._has_bookmarks
         self._wake()
 
-    def _bookmark_line(self, more: JsonObject | None = None) -> bytes:
+    def _bookmark_line(self, revision: int, more: JsonObject | None = None) -> bytes:
         served = self._table.served
-        metadata = {"resourceVersion": str(self._store.revision), **(more or {})}
+        metadata = {"resourceVersion": str(revision), **(more or {})}
         obj = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
         return msgspec.json.encode({"type": "BOOKMARK", "object": obj})
 
@@ -264,8 +279,10 @@ def _line(type_: ChangeType, data: bytes) -> bytes:
     return b"".join((_HEADS[type_], data, b"}"))
 
 
-def _last_match(change: Change) -> bytes:
+def _last_match(change: Change) -> Entry:
     """The object as it last matched, with the revision at which it stopped to."""
-    assert change.before is not None
-    metadata = {**change.before.obj["metadata"], "resourceVersion": str(change.revision)}
-    return msgspec.json.encode({**change.before.obj, "metadata": metadata})
+    before = change.before
+    assert before is not None
+    metadata = {**before.obj["metadata"], "resourceVersion": str(change.revision)}
+    obj = {**before.obj, "metadata": metadata}
+    return draft(before.namespace, before.name, obj, change.revision, before.ownership)

@@ -1,0 +1,37 @@
+"""How controllers of the cluster itself write: under a name of their own, past no webhook, and again if it failed."""
+
+from collections.abc import Callable
+
+from grove.cluster.server import ApiServer
+from grove.cluster.server.callers import Caller
+from grove.kube.transport import Request
+
+# A webhook that refused, or was down, is asked again.
+RETRY_SECONDS = 1.0
+_NEEDLESS = (404, 409)
+
+
+class Caretaker:
+    """Writes for one controller. What has failed is told to `again` after a while."""
+
+    def __init__(self, server: ApiServer, caller: Caller, again: Callable[[str], None]) -> None:
+        self._server = server
+        self._caller = caller
+        self._again = again
+        self._failed: dict[str, None] = {}
+
+    async def write(self, request: Request, key: str) -> None:
+        """Carry it out; if it is refused, `key` comes back."""
+        response = await self._server.handle_asking(request, self._caller)
+        if response.status >= 400 and response.status not in _NEEDLESS:
+            self._failed[key] = None
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self._failed)
+
+    async def wait_and_retry(self) -> None:
+        await self._server.clock.sleep(RETRY_SECONDS)
+        failed, self._failed = self._failed, {}
+        for key in failed:
+            self._again(key)

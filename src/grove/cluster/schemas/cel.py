@@ -1,0 +1,213 @@
+"""The Common Expression Language: the one place that knows the library it is evaluated with.
+
+Two environments: one that checks types against those of a schema (`cel_types.py`), for definitions that are written;
+and one that evaluates, knowing nothing of types. What Kubernetes adds to the language: `cel_library.py`.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache, cached_property, lru_cache
+from typing import Any
+
+import msgspec
+from cel_expr_python import cel  # type: ignore[import-untyped]
+from cel_expr_python.ext import ext_optional, ext_strings  # type: ignore[import-untyped]
+
+from grove.cluster.schemas.cel_library import FUNCTIONS, Kind, Overload
+
+# Where the types that Kubernetes adds are at home.
+PACKAGE = "kubernetes"
+# Kubernetes has the functions on texts up to here.
+_STRINGS_VERSION = 2
+_COMPLAINT = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*?)((?:\n \|.*)*)(?=\nERROR: |\Z)")
+_NO_OVERLOAD = re.compile(r"found no matching overload for '(\w+)' applied to '\((.*)\)'")
+_STRUCT_NAME = re.compile(r"(undefined field '[^']*') not found in struct '[^']*'")
+_NO_KEY = re.compile(r'Key not found in map : "?(.*?)"?$')
+_NO_FUNCTION = re.compile(r"No overload found in reference resolve step for (\S+)")
+_STATUS = re.compile(r"^[A-Z_]+: ")
+_STATUS_END = re.compile(r" \[[A-Z_]+\]$")
+
+
+class CompileError(Exception):
+    """Who wrote the expression must act: the message says where and why, as a real server would."""
+
+
+class EvaluationError(Exception):
+    """The expression makes no sense of this value."""
+
+
+class Variables:
+    """What expressions speak of: values as `cel_values.py` makes them; of old ones there is one or none."""
+
+    def __init__(self, value: Any, old: tuple[Any, ...] = ()) -> None:
+        self._value = value
+        self._old = old
+
+    @cached_property
+    def activation(self) -> Any:
+        """Made once for all expressions that are asked about the same."""
+        data: dict[str, Any] = {"self": self._value, "oldSelves": list(self._old)}
+        if self._old:
+            data["oldSelf"] = self._old[0]
+        return _runtime().Activation(data)
+
+
+class Program:
+    """An expression, ready to be evaluated."""
+
+    def __init__(self, text: str, *, is_old_optional: bool = False) -> None:
+        self._compiled = _compiled(_runtime(), _wrapped(text) if is_old_optional else text, is_wrapped=is_old_optional)
+
+    def check_functions(self) -> None:
+        """Raises `CompileError` for what can be said and not be evaluated: that shows on the first attempt only."""
+        try:
+            self.run(Variables(None))
+        except EvaluationError as problem:
+            if match := _NO_FUNCTION.search(str(problem)):
+                words = f"{match[1]} is not supported by the embedded cluster"
+                raise CompileError(words) from None
+
+    def run(self, variables: Variables) -> Any:
+        """Raises `EvaluationError`."""
+        try:
+            result = self._compiled.eval(variables.activation)
+        except RuntimeError as problem:
+            raise EvaluationError(_in_our_words(str(problem))) from None
+        if result.type().name() == "ERROR":
+            raise EvaluationError(_in_our_words(str(result.plain_value())))
+        return result.plain_value()
+
+
+@lru_cache(maxsize=4096)
+def program(text: str, *, is_old_optional: bool = False) -> Program:
+    """Raises `CompileError`. Shared by all who ask for the same."""
+    return Program(text, is_old_optional=is_old_optional)
+
+
+class TypedVariables(msgspec.Struct, frozen=True):
+    """The type of `self` and `oldSelf`, with the descriptors of the messages that it is made of."""
+
+    type: Any
+    pool: Any
+
+
+def check(text: str, typed: TypedVariables, *, is_old_optional: bool = False) -> str:
+    """The name of the type of the result, in capitals. Raises `CompileError`."""
+    old = {"oldSelves": cel.Type.List(typed.type)} if is_old_optional else {"oldSelf": typed.type}
+    environment = _environment(_checked_type, {"self": typed.type, **old}, typed.pool, FUNCTIONS)
+    source = _wrapped(text) if is_old_optional else text
+    return str(_compiled(environment, source, is_wrapped=is_old_optional).return_type().name())
+
+
+def _wrapped(text: str) -> str:
+    """An old value that may be missing is an optional one; the language has no other way to be given one."""
+    return f"[oldSelves[?0]].map(oldSelf,\n{text}\n)[0]"
+
+
+def _compiled(environment: Any, text: str, *, is_wrapped: bool) -> Any:
+    try:
+        return environment.compile(text)
+    except RuntimeError as problem:
+        words = _STATUS_END.sub("", _STATUS.sub("", str(problem)))
+        raise CompileError(_as_in_go(words, line_offset=-1 if is_wrapped else 0)) from None
+
+
+def _as_in_go(words: str, *, line_offset: int) -> str:
+    """The same complaints as the library that a real server uses makes: by place, and with its names of types."""
+    found = []
+    for match in _COMPLAINT.finditer(words):
+        line, column, what, rest = int(match[1]) + line_offset, int(match[2]), match[3], match[4]
+        what = _STRUCT_NAME.sub(r"\1", what).replace("null_type", "null")
+        if overload := _NO_OVERLOAD.fullmatch(what):
+            name, types = overload[1], overload[2]
+            source = rest.partition("| ")[2].partition("\n")[0]
+            if re.search(rf"\.\s*{re.escape(name)}\s*$", source[: column - 1]):
+                first, _, others = types.partition(", ")
+                what = f"found no matching overload for '{name}' applied to '{first}.({others})'"
+        found.append((line, column, f"ERROR: <input>:{line}:{column}: {what}{rest}"))
+    return "\n".join(text for _, _, text in sorted(found)) if found else words
+
+
+@cache
+def _runtime() -> Any:
+    variables = dict.fromkeys(("self", "oldSelf", "oldSelves"), cel.Type.DYN)
+    return _environment(_plain_type, variables, None, _undistinguished())
+
+
+def _undistinguished() -> dict[str, list[Overload]]:
+    """Without types, overloads with as many parameters are one: their functions look at what they are given."""
+    merged: dict[str, list[Overload]] = {}
+    for name, overloads in FUNCTIONS.items():
+        alike: dict[tuple[bool, int], list[Overload]] = {}
+        for overload in overloads:
+            alike.setdefault((overload.is_member, len(overload.parameters)), []).append(overload)
+        merged[name] = [_merged(group) for group in alike.values()]
+    return merged
+
+
+def _merged(group: list[Overload]) -> Overload:
+    if len(group) == 1:
+        return group[0]
+    columns = zip(*(one.parameters for one in group), strict=True)
+    parameters = tuple(kinds[0] if len(set(kinds)) == 1 else Kind.ANY for kinds in columns)
+    return msgspec.structs.replace(group[0], parameters=parameters)
+
+
+def _environment(type_of: Any, variables: Mapping[str, Any], pool: Any, functions: Mapping[str, list[Overload]]) -> Any:
+    declared = [
+        cel.FunctionDecl(
+            name,
+            [
+                cel.Overload(f"{name}_{index}", type_of(each.result), [*map(type_of, each.parameters)], each.is_member,
+                             each.function)
+                for index, each in enumerate(overloads)
+            ],
+        )
+        for name, overloads in functions.items()
+    ]  # fmt: skip
+    extensions = [
+        ext_strings.ExtStrings(_STRINGS_VERSION), ext_optional.ExtOptional(), cel.CelExtension("kubernetes", declared),
+    ]  # fmt: skip
+    return cel.NewEnv(descriptor_pool=pool, config=_libraries(), variables=dict(variables), extensions=extensions)
+
+
+@cache
+def _libraries() -> Any:
+    """What the library has of its own."""
+    lines = "\n".join(f"- name: {name}" for name in ("lists", "sets", "two-var-comprehensions"))
+    return cel.NewEnvConfigFromYaml(f"name: kubernetes\nextensions:\n{lines}\n")
+
+
+@cache
+def _checked_type(kind: Kind) -> Any:
+    named = _NAMED.get(kind)
+    return cel.Type(f"{PACKAGE}.{kind.value}") if named is None else named
+
+
+@cache
+def _plain_type(kind: Kind) -> Any:
+    return _NAMED.get(kind, cel.Type.DYN)
+
+
+_NAMED: dict[Kind, Any] = {
+    Kind.ANY: cel.Type.DYN,
+    Kind.BOOL: cel.Type.BOOL,
+    Kind.INT: cel.Type.INT,
+    Kind.DOUBLE: cel.Type.DOUBLE,
+    Kind.STRING: cel.Type.STRING,
+    Kind.LIST: cel.Type.List(cel.Type.DYN),
+    Kind.STRINGS: cel.Type.List(cel.Type.STRING),
+    Kind.MAP: cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
+}
+
+
+def _in_our_words(problem: str) -> str:
+    """What went wrong, as a real server says it."""
+    words = _STATUS_END.sub("", _STATUS.sub("", problem))
+    if match := _NO_KEY.search(words):
+        return f"no such key: {match[1]}"
+    if "divide by zero" in words:
+        return "division by zero"
+    if words.startswith("No matching overloads"):
+        return "no such overload"
+    return words

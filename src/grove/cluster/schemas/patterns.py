@@ -1,0 +1,52 @@
+"""Patterns of schemas: written for Go's regular expressions, matched with Python's."""
+
+import re
+from functools import lru_cache
+
+_CLASSES = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7f", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~", "space": r"\t\n\v\f\r ",
+    "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+_PIECE = re.compile(r"\\z|\\.|\[:\^?[a-z]+:\]|\[\^?\]?|\]|\$|\(\?P?<|.", re.DOTALL)
+
+
+# What Go says where Python says this.
+_WORDS = {
+    "missing ), unterminated subpattern": "missing closing )",
+    "nothing to repeat": "missing argument to repetition operator",
+    "unbalanced parenthesis": "unexpected )",
+    "unterminated character set": "missing closing ]",
+}
+
+
+class PatternError(ValueError):
+    """Who wrote the pattern must act: it is no regular expression."""
+
+
+@lru_cache(maxsize=4096)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Raises `PatternError`."""
+    try:
+        return re.compile(in_python(pattern), re.ASCII)
+    except (re.error, OverflowError, RecursionError) as problem:
+        raise PatternError(f"{_WORDS.get(getattr(problem, 'msg', ''), problem)}: `{pattern}`") from None
+
+
+@lru_cache(maxsize=4096)
+def in_python(pattern: str) -> str:
+    """The same pattern for Python: there the end of a text is `\\Z`, and classes have no names."""
+    pieces, is_in_class = [], False
+    for match in _PIECE.finditer(pattern):
+        piece = match[0]
+        if is_in_class and piece.startswith("[:"):
+            piece = _CLASSES.get(piece[2:-2], piece)
+        elif is_in_class:
+            is_in_class = piece != "]"
+            piece = "\\[" if piece == "[" else piece
+        elif piece.startswith("["):
+            is_in_class = True
+        elif piece in ("$", "\\z"):
+            piece = r"\Z"
+        pieces.append(piece)
+    return "".join(pieces)
