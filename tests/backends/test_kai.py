@@ -121,6 +121,15 @@ def test_a_topology_of_kais_own_is_named_where_the_binding_refers_to_one() -> No
     assert spec["topologyConstraint"]["topology"] == "kais-own"
 
 
+def test_when_the_binding_is_gone_the_podgroup_goes_on_speaking_of_the_topology_it_named() -> None:
+    spec = {"topology_constraint": packed("zone")}
+    ask = gang_ask(pcs=a_kai_set(), spec=spec, topology_reference="kais-own")
+    written = stored(body_of(answer(KAI, ask)))
+    lost = gang_ask(pcs=a_kai_set(), spec=spec, is_topology_known=False)
+    plan = answer(KAI, lost, written)
+    assert (plan.patch, plan.waits) == ((), "")
+
+
 def test_constraints_of_an_unnamed_topology_are_not_offered() -> None:
     ask = gang_ask(pcs=a_kai_set(), spec={"topology_constraint": packed("zone")})
     first = answer(KAI, ask)

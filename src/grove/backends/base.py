@@ -84,6 +84,8 @@ class GangAsk(Value):
     cliques: tuple[CliqueAsk, ...]
     # The scheduler's own topology that the ClusterTopologyBinding refers to; "": the one named like the binding.
     topology_reference: str = ""
+    # False: its binding is gone, so what was written about its topology stays written.
+    is_topology_known: bool = True
 
     @property
     def is_started(self) -> bool:

@@ -85,6 +85,8 @@ class KaiBackend:
 
     def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]]) -> MirrorPlan:
         current = current_podgroup(ask.gang, KAI_PODGROUPS, found)
+        if current is not None and not ask.is_topology_known:
+            ask = msgspec.structs.replace(ask, topology_reference=_written_topology(current))
         plan = plan_podgroup(ask, found, _design(ask, current), tuple(_said(current)))
         if plan.waits or not _lacks_topology_name(ask):
             return msgspec.structs.replace(plan, unmet=(*plan.unmet, *_kept_queue(ask, current)))
@@ -148,6 +150,15 @@ def _constraint(constraint: GangTopologyConstraint | None, topology: str) -> Jso
 def _topology_name(ask: GangAsk) -> str:
     annotations = ask.gang.metadata.annotations
     return ask.topology_reference or annotations.get(labels.TOPOLOGY_NAME) or annotations.get(TOPOLOGY, "")
+
+
+def _written_topology(current: Mirror) -> str:
+    """The one topology that a PodGroup speaks of."""
+    groups = current.spec.get("subGroups")
+    parts = [current.spec, *(groups if isinstance(groups, list) else ())]
+    constraints = [part.get("topologyConstraint") for part in parts if isinstance(part, dict)]
+    found = (str(one.get("topology") or "") for one in constraints if isinstance(one, dict))
+    return next((name for name in found if name), "")
 
 
 def _lacks_topology_name(ask: GangAsk) -> bool:

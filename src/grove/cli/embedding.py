@@ -9,6 +9,8 @@ import sys
 
 import structlog
 
+from grove.api.validation.settings import Settings
+from grove.backends.native import DEFAULT_SCHEDULER
 from grove.cli.chance import fresh_random
 from grove.clock import Clock
 from grove.cluster.app import EmbeddedCluster, KubeletKind
@@ -29,9 +31,13 @@ def prepare_process() -> None:
     gc.enable()
 
 
-def new_cluster(clock: Clock, kubelet: KubeletKind, store: Storage | None = None) -> EmbeddedCluster:
+def new_cluster(
+    clock: Clock, kubelet: KubeletKind, store: Storage | None = None, *, has_operator: bool = True
+) -> EmbeddedCluster:
+    # An operator beside it may know other schedulers; ours knows the one that runs here.
+    settings = Settings(schedulers=(DEFAULT_SCHEDULER,)) if has_operator else Settings()
     # The server takes its admission when it is made, and the admission looks into the server's store.
-    admission = admission_of(lambda: cluster.server.store)
+    admission = admission_of(lambda: cluster.server.store, settings)
     cluster = EmbeddedCluster(clock, fresh_random(), admission=admission, kubelet=kubelet, store=store)
     return cluster
 

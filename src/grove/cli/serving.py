@@ -59,7 +59,7 @@ async def _serve(wishes: Wishes, documents: list[Document], data_dir: DataDir | 
     kept = None if data_dir is None else describe(data_dir)
     identity = identity_of(data_dir, clock)
     async with keeping(data_dir) as store:
-        cluster = new_cluster(clock, KubeletKind(wishes.kubelet), store)
+        cluster = new_cluster(clock, KubeletKind(wishes.kubelet), store, has_operator=wishes.has_operator)
         await check_is_kept(store)
         async with _started(cluster, identity, wishes.port) as api:
             keep_identity(data_dir, identity, port=api.port)

@@ -1,7 +1,8 @@
 """Pods above the minimum, where the scheduler does not place minima first by itself: we hold them back.
 
 They wait behind our gate until their gang is placed and the scaled gangs of their replica had their chance: a minimum
-comes before another gang's extras. Nobody waits for ever: some seconds after the base gang was placed they go anyway.
+comes before another gang's extras. Of a gang that is placed they do not wait for ever: some seconds after the base gang
+was placed they go anyway. Of one that lost its minimum they wait: they would take the room that it needs to come back.
 """
 
 from collections.abc import Sequence

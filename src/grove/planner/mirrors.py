@@ -46,6 +46,7 @@ def plan_mirror(
         gang=current,
         cliques=tuple(_clique_ask(context, current, cliques[c.name], c, minima.get(c.name)) for c in gang.cliques),
         topology_reference=_topology_reference(context),
+        is_topology_known=not context.topology.missing,
     )
     return context.backend.mirror(ask, found)
 

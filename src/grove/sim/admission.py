@@ -6,13 +6,14 @@ from typing import TypeVar
 
 import msgspec
 
-from grove.admission.review import Lookup, review
+from grove.admission.review import DEFAULT_SETTINGS, Lookup, review
 from grove.api.admission import AdmissionAnswer, AdmissionControl, AdmissionRequest
 from grove.api.meta import HasMetadata, OwnerReference
 from grove.api.mirror import Mirror
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import GROUPS, KAI_QUEUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, VOLCANO_QUEUES, Resource
 from grove.api.topologybinding import ClusterTopologyBinding
+from grove.api.validation.settings import Settings
 from grove.backends.queues import QueueAsk
 from grove.cluster.resources import BY_QUALIFIED
 from grove.cluster.store import Storage, Table
@@ -20,12 +21,12 @@ from grove.cluster.store import Storage, Table
 T = TypeVar("T", bound=HasMetadata)
 
 
-def admission_of(find_store: Callable[[], Storage]) -> AdmissionControl:
+def admission_of(find_store: Callable[[], Storage], settings: Settings = DEFAULT_SETTINGS) -> AdmissionControl:
     """For the server that owns the store. The server takes its admission when it is made, so the store comes later."""
-    return partial(_review, find_store)
+    return partial(_review, find_store, settings)
 
 
-def _review(find_store: Callable[[], Storage], request: AdmissionRequest) -> AdmissionAnswer:
+def _review(find_store: Callable[[], Storage], settings: Settings, request: AdmissionRequest) -> AdmissionAnswer:
     store = find_store()
     lookup = Lookup(
         topology_binding=partial(_topology_binding, store),
@@ -33,7 +34,7 @@ def _review(find_store: Callable[[], Storage], request: AdmissionRequest) -> Adm
         # Where nobody defined a scheduler's kinds, nothing is known of its queues.
         queue=partial(_queue, store) if any(map(_is_of_queues, store.tables())) else None,
     )
-    return review(request, lookup)
+    return review(request, lookup, settings)
 
 
 def _topology_binding(store: Storage, name: str) -> ClusterTopologyBinding | None:
