@@ -46,8 +46,9 @@ def test_kinds_that_are_not_installed_are_said_and_waited_for(plane: Plane) -> N
         only.ask_until("podgangs: 404", "readyz")
         assert only.ask("readyz").status == 503
         install_kinds(plane)
-        found = {only.read_until("can list ")["resource"] for _ in range(4)}
-        assert found == {"podcliquesets", "podcliques", "podcliquescalinggroups", "podgangs"}
+        found = {only.read_until("can list ")["resource"] for _ in range(5)}
+        own = {"podcliquesets", "podcliques", "podcliquescalinggroups", "podgangs", "clustertopologybindings"}
+        assert found == own
         only.ask_until("ok\n", "readyz")
         assert only.end() == 0
     assert lease(plane)["holderIdentity"] == ""
