@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from grove.api.meta import Uid
 from grove.clock import Clock
+from grove.controller.aftermath import Aftermath
 from grove.controller.events import EventRecorder
 from grove.controller.executor import Executor, Outcome
 from grove.controller.failures import FailureBook
@@ -43,20 +44,17 @@ class Loop:
         self._observer = observer
         self._executor = executor
         self._failures = failures
-        self._recorder = recorder
-        self._settings = settings
         self._meter = meter
-        self._journal = journal
         self._pacer = StatusPacer(timedelta(seconds=settings.status_settle_seconds))
         self._memos: dict[Uid, Memo] = {}
-        self._trouble: dict[Uid, int] = {}
+        self._aftermath = Aftermath(clock=clock, queue=queue, recorder=recorder, settings=settings, journal=journal)
         self.visit_count = 0
         self.bug_count = 0
 
     @property
     def remembered_count(self) -> int:
         """Sets of which something is kept between visits: none of those that are gone."""
-        return len(self._memos.keys() | self._trouble.keys())
+        return len(self._memos.keys() | self._aftermath.troubled)
 
     async def work(self) -> None:
         while True:
@@ -72,14 +70,12 @@ class Loop:
         try:
             await self._visit(key)
         except ApiError as error:
-            self._journal.troubled(key, [error], self._trouble.get(key, 0))
-            self._queue.wake_at(key, self._retry_at(key, error.retry_after))
+            self._aftermath.refused(key, error)
         except Exception:
             # One set must not stop the others: said loudly, counted, tried again later.
             self.bug_count += 1
             self._meter.failed()
-            self._journal.failed(key)
-            self._queue.wake_at(key, self._retry_at(key, None))
+            self._aftermath.failed(key)
 
     async def _visit(self, key: Uid) -> None:
         self.visit_count += 1
@@ -107,7 +103,8 @@ class Loop:
         seen = self._decide(key) if outcome.write_count else decided
         statuses = self._pacer.choose(key, seen.statuses if seen else (), self._clock.now())
         told = await self._executor.write_statuses(statuses, lane=key)
-        self._settle(key, seen or decided, (*known, outcome, told))
+        wake_at = earliest((seen or decided).wake_at, self._pacer.wake_at(key))
+        self._aftermath.settle(key, wake_at, (*known, outcome, told))
 
     async def _decide_on_fresh_facts(self, key: Uid, taken: set[FreshLook]) -> Plan | None:
         """A plan whose every look was taken; meanwhile something else may have changed that needs a look of its own."""
@@ -125,22 +122,6 @@ class Loop:
             return None
         return plan(snapshot, self._clock.now(), self._memos.setdefault(key, Memo()))
 
-    def _settle(self, key: Uid, decided: Plan, outcomes: tuple[Outcome, ...]) -> None:
-        emits = [emit for outcome in outcomes for emit in outcome.emits]
-        self._recorder.record(emits)
-        self._journal.decided(key, [done for outcome in outcomes for done in outcome.done], emits)
-        wake_at = earliest(decided.wake_at, self._pacer.wake_at(key))
-        errors = [error for outcome in outcomes for error in outcome.errors]
-        if errors:
-            self._journal.troubled(key, errors, self._trouble.get(key, 0))
-            # What is due earlier stays due earlier: one broken replica must not hold up the others.
-            wake_at = earliest(wake_at, self._retry_at(key, max(e.retry_after or 0.0 for e in errors) or None))
-        else:
-            self._trouble.pop(key, None)
-            if any(outcome.is_cut_short for outcome in outcomes):
-                self._queue.add(key)
-        self._queue.wake_at(key, wake_at)
-
     def _remember_failures(self, key: Uid, outcome: Outcome, now: datetime) -> None:
         refused = {(refusal.part, refusal.key) for refusal in outcome.refused}
         for part, failure_key in outcome.created:
@@ -153,22 +134,13 @@ class Loop:
             )
             self._observer.mark(key, refusal.part)
 
-    def _retry_at(self, key: Uid, retry_after: float | None) -> datetime:
-        """After trouble that is not the set's fault: later and later while it lasts."""
-        attempts = self._trouble.get(key, 0)
-        self._trouble[key] = attempts + 1
-        first, longest = self._settings.first_backoff_seconds, self._settings.longest_backoff_seconds
-        pause = max(retry_after or 0.0, min(first * (1 << min(attempts, 16)), longest))
-        return self._clock.now() + timedelta(seconds=pause)
-
     def _forget(self, key: Uid) -> None:
         self._memos.pop(key, None)
         self._executor.forget(key)
-        self._trouble.pop(key, None)
+        self._aftermath.forget(key)
         self._pacer.forget(key)
         # A visit that was under way when the set vanished may have added to it.
         self._failures.forget_set(key)
-        self._queue.wake_at(key, None)
 
 
 def _facts_of(decided: Plan) -> list[StatusWrite]:

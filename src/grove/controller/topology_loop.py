@@ -3,8 +3,7 @@
 Nothing polls. What is decided is in `planner/topology_bindings.py`; that sets follow a binding is `observe.py`.
 """
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable
 from typing import Any
 
 from grove.api.meta import Uid
@@ -12,6 +11,7 @@ from grove.api.mirror import Mirror
 from grove.api.resources import Resource
 from grove.api.topologybinding import ClusterTopologyBinding
 from grove.clock import Clock
+from grove.controller.aftermath import Aftermath
 from grove.controller.caches import Caches
 from grove.controller.events import EventRecorder
 from grove.controller.executor import Executor, Outcome
@@ -20,7 +20,7 @@ from grove.controller.journal import Journal
 from grove.controller.queue import KeyQueue
 from grove.controller.settings import Settings
 from grove.kube.errors import ApiError
-from grove.planner.actions import Plan, earliest
+from grove.planner.actions import Plan
 from grove.planner.topology_bindings import TOPOLOGY_KINDS, SchedulerTopologies, plan_binding
 
 # A binding has no replicas: all of it is one part.
@@ -51,14 +51,13 @@ class TopologyLoop:
         self._clock = clock
         self._caches = caches
         self._executor = executor
-        self._recorder = recorder
-        self._settings = settings
-        self._journal = journal
         self._is_missing = is_missing
         self._kinds = topology_kinds(settings)
         self._failures = FailureBook()
-        self._trouble: dict[Uid, int] = {}
         self.queue = KeyQueue(clock)
+        self._aftermath = Aftermath(
+            clock=clock, queue=self.queue, recorder=recorder, settings=settings, journal=journal
+        )
         self.visit_count = 0
         caches.bindings.subscribe(self._binding_changed)
         caches.topologies.subscribe(self._topology_changed)
@@ -91,12 +90,10 @@ class TopologyLoop:
         try:
             await self._visit(key)
         except ApiError as error:
-            self._journal.troubled(key, [error], self._trouble.get(key, 0))
-            self.queue.wake_at(key, self._retry_at(key, error.retry_after))
+            self._aftermath.refused(key, error)
         except Exception:
             # One binding must not stop the others, nor the sets.
-            self._journal.failed(key)
-            self.queue.wake_at(key, self._retry_at(key, None))
+            self._aftermath.failed(key)
 
     async def _visit(self, key: Uid) -> None:
         self.visit_count += 1
@@ -110,7 +107,7 @@ class TopologyLoop:
         # What is said of it comes after what was done about it.
         seen = (self._decide(key) if outcome.write_count else decided) or decided
         told = await self._executor.write_statuses(seen.statuses, lane=key)
-        self._settle(key, seen, (outcome, told))
+        self._aftermath.settle(key, seen.wake_at, (outcome, told))
 
     def _decide(self, key: Uid) -> Plan | None:
         binding = self._caches.bindings.get(key)
@@ -128,21 +125,6 @@ class TopologyLoop:
         ]
         return plan_binding(binding, known, self._clock.now(), self._failures.of(key, _WHOLE))
 
-    def _settle(self, key: Uid, seen: Plan, outcomes: Sequence[Outcome]) -> None:
-        emits = [emit for outcome in outcomes for emit in outcome.emits]
-        self._recorder.record(emits)
-        self._journal.decided(key, [done for outcome in outcomes for done in outcome.done], emits)
-        wake_at = seen.wake_at
-        errors = [error for outcome in outcomes for error in outcome.errors]
-        if errors:
-            self._journal.troubled(key, errors, self._trouble.get(key, 0))
-            wake_at = earliest(wake_at, self._retry_at(key, max(e.retry_after or 0.0 for e in errors) or None))
-        else:
-            self._trouble.pop(key, None)
-            if any(outcome.is_cut_short for outcome in outcomes):
-                self.queue.add(key)
-        self.queue.wake_at(key, wake_at)
-
     def _remember_failures(self, key: Uid, outcome: Outcome) -> None:
         refused = {refusal.key for refusal in outcome.refused}
         self._failures.clear(key, _WHOLE, [name for _, name in outcome.created if name not in refused])
@@ -151,18 +133,10 @@ class TopologyLoop:
                 key, _WHOLE, key=refusal.key, code=refusal.code, message=refusal.message, now=self._clock.now()
             )
 
-    def _retry_at(self, key: Uid, retry_after: float | None) -> datetime:
-        attempts = self._trouble.get(key, 0)
-        self._trouble[key] = attempts + 1
-        first, longest = self._settings.first_backoff_seconds, self._settings.longest_backoff_seconds
-        pause = max(retry_after or 0.0, min(first * (1 << min(attempts, 16)), longest))
-        return self._clock.now() + timedelta(seconds=pause)
-
     def _forget(self, key: Uid) -> None:
         self._executor.forget(key)
-        self._trouble.pop(key, None)
+        self._aftermath.forget(key)
         self._failures.forget_set(key)
-        self.queue.wake_at(key, None)
 
 
 def _named_by(binding: ClusterTopologyBinding) -> tuple[str, ...]:
