@@ -1,5 +1,7 @@
 """How controllers of the cluster itself write: under a name of their own, past no webhook, and again if it failed."""
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from grove.cluster.server import ApiServer
@@ -35,3 +37,33 @@ class Caretaker:
         failed, self._failed = self._failed, {}
         for key in failed:
             self._again(key)
+
+
+class Rounds(ABC):
+    """A controller that visits names: each once a round, after a moment in which more may come together."""
+
+    def __init__(self, server: ApiServer, caller: Caller, *, delay: float) -> None:
+        self._server = server
+        self._delay = delay
+        self._queue: dict[str, None] = {}
+        self._has_work = asyncio.Event()
+        self._caretaker = Caretaker(server, caller, self._enqueue)
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._has_work.wait()
+            await self._server.clock.sleep(self._delay)
+            self._has_work.clear()
+            queue, self._queue = self._queue, {}
+            for name in queue:
+                await self._visit(name)
+            if self._caretaker.has_failed:
+                await self._caretaker.wait_and_retry()
+
+    def _enqueue(self, name: str) -> None:
+        self._queue[name] = None
+        self._has_work.set()
+
+    @abstractmethod
+    async def _visit(self, name: str) -> None: ...

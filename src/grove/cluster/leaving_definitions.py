@@ -1,11 +1,9 @@
 """Definitions that are being deleted: all objects of their kind are deleted first, then they go."""
 
-import asyncio
-
 import msgspec
 
 from grove.api.meta import JsonObject
-from grove.cluster.caretaker import Caretaker
+from grove.cluster.caretaker import Rounds
 from grove.cluster.resources import DEFINITIONS
 from grove.cluster.server import ApiServer
 from grove.cluster.server.callers import DEFINITION_CONTROLLER
@@ -15,31 +13,15 @@ from grove.cluster.store import Change, ChangeType, Entry
 from grove.kube.transport import MERGE_PATCH, Request
 
 
-class LeavingDefinitions:
+class LeavingDefinitions(Rounds):
     def __init__(self, server: ApiServer, *, delay: float) -> None:
-        self._server = server
-        self._delay = delay
+        super().__init__(server, DEFINITION_CONTROLLER, delay=delay)
         self._definitions = server.store.table(DEFINITIONS)
-        self._queue: dict[str, None] = {}
-        self._has_work = asyncio.Event()
-        self._caretaker = Caretaker(server, DEFINITION_CONTROLLER, self._enqueue)
         # Kinds whose definition leaves: each object of them that goes may be the last.
         self._leaving: dict[str, None] = {}
         for entry in self._definitions.entries(""):
             self._notice(entry)
         server.store.subscribe(self._follow)
-
-    async def run(self) -> None:
-        """For ever."""
-        while True:
-            await self._has_work.wait()
-            await self._server.clock.sleep(self._delay)
-            self._has_work.clear()
-            queue, self._queue = self._queue, {}
-            for name in queue:
-                await self._visit(name)
-            if self._caretaker.has_failed:
-                await self._caretaker.wait_and_retry()
 
     def _follow(self, change: Change) -> None:
         if change.served is DEFINITIONS:
@@ -56,10 +38,6 @@ class LeavingDefinitions:
         if is_ours and definition.name not in self._leaving:
             self._leaving[definition.name] = None
             self._enqueue(definition.name)
-
-    def _enqueue(self, name: str) -> None:
-        self._queue[name] = None
-        self._has_work.set()
 
     async def _visit(self, name: str) -> None:
         """Nothing new can come, so what is deleted once stays deleted."""

@@ -1,10 +1,8 @@
 """Namespaces that are being deleted: everything in them is deleted first, then they go."""
 
-import asyncio
-
 import msgspec
 
-from grove.cluster.caretaker import Caretaker
+from grove.cluster.caretaker import Rounds
 from grove.cluster.resources import NAMESPACES
 from grove.cluster.server import ApiServer
 from grove.cluster.server.callers import NAMESPACE_CONTROLLER
@@ -12,29 +10,13 @@ from grove.cluster.store import Change, ChangeType, Entry
 from grove.kube.transport import Request
 
 
-class LeavingNamespaces:
+class LeavingNamespaces(Rounds):
     def __init__(self, server: ApiServer, *, delay: float) -> None:
-        self._server = server
-        self._delay = delay
+        super().__init__(server, NAMESPACE_CONTROLLER, delay=delay)
         self._namespaces = server.store.table(NAMESPACES)
-        self._queue: dict[str, None] = {}
-        self._has_work = asyncio.Event()
-        self._caretaker = Caretaker(server, NAMESPACE_CONTROLLER, self._enqueue)
         for entry in self._namespaces.entries(""):
             self._notice(entry)
         server.store.subscribe(self._follow)
-
-    async def run(self) -> None:
-        """For ever."""
-        while True:
-            await self._has_work.wait()
-            await self._server.clock.sleep(self._delay)
-            self._has_work.clear()
-            queue, self._queue = self._queue, {}
-            for name in queue:
-                await self._visit(name)
-            if self._caretaker.has_failed:
-                await self._caretaker.wait_and_retry()
 
     def _follow(self, change: Change) -> None:
         if change.served is NAMESPACES:
@@ -49,10 +31,6 @@ class LeavingNamespaces:
     def _notice(self, namespace: Entry) -> None:
         if "deletionTimestamp" in namespace.obj["metadata"] and namespace.obj["spec"].get("finalizers"):
             self._enqueue(namespace.name)
-
-    def _enqueue(self, name: str) -> None:
-        self._queue[name] = None
-        self._has_work.set()
 
     async def _visit(self, name: str) -> None:
         """Nothing new can come into it, so what is deleted once stays deleted."""

@@ -10,13 +10,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from grove.api.meta import JsonObject
 from grove.cluster.resources import SERVED
 from tests.kube.controlplane.plane import running_plane
+from tests.kube.controlplane.schemas import references
 
 TARGET = Path(__file__).parents[3] / "src" / "grove" / "cluster" / "server" / "built_in_openapi.json.gz"
 # Kinds that are answered and not stored, or on their way to be served.
@@ -76,21 +76,10 @@ def _needed(root: str, schemas: JsonObject) -> Iterator[str]:
     while waiting:
         name = waiting.pop()
         yield name
-        for other in _references(schemas[name]):
+        for other in references(schemas[name]):
             if other not in seen:
                 seen[other] = None
                 waiting.append(other)
-
-
-def _references(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("$ref"), str):
-            yield value["$ref"].rpartition("/")[2]
-        for inner in value.values():
-            yield from _references(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _references(inner)
 
 
 def reduced(schema: JsonObject) -> JsonObject:

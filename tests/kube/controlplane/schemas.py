@@ -59,21 +59,22 @@ def _needed(root: str, schemas: JsonObject) -> Iterator[tuple[str, JsonObject]]:
         if _short(name) in SPECIAL:
             continue
         yield name, schemas[name]
-        for other in _references(schemas[name]):
+        for other in references(schemas[name]):
             if other not in seen:
                 seen[other] = None
                 waiting.append(other)
 
 
-def _references(value: Any) -> Iterator[str]:
+def references(value: Any) -> Iterator[str]:
+    """The names of all schemas that one refers to."""
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
             yield value["$ref"].rpartition("/")[2]
         for inner in value.values():
-            yield from _references(inner)
+            yield from references(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _references(inner)
+            yield from references(inner)
 
 
 def _reduced(schema: JsonObject) -> JsonObject:
