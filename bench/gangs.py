@@ -1,10 +1,12 @@
-"""Native gangs against none on a real control plane: `python -m bench.gangs`. Needs `make kube`.
+"""Native gangs against none on one real control plane: `python -m bench.gangs`. Needs `make kube`.
 
-The same thousand pods on two control planes that differ in their feature gates alone: as a hundred gangs that
-kube-scheduler places whole, and pod by pod. Every figure is the middle one of some runs.
+The same thousand pods: as a hundred gangs that kube-scheduler places whole, and pod by pod. Which of the two is decided
+by an admission policy that refuses pods in groups, or pods in none: the operator asks first, and does without groups
+where they are refused. Every figure is the middle one of some runs, the two kinds of them in turns.
 """
 
 import asyncio
+import json
 import subprocess
 import time
 from collections import Counter
@@ -14,14 +16,14 @@ from statistics import median
 
 import msgspec
 
-from bench.plane import Audit, Seen, cpu_seconds, measured_plane, running_operator, watched
+from bench.plane import LONGEST_SECONDS, Audit, Seen, cpu_seconds, measured_plane, running_operator, watched
 from bench.table import Row, show
 from bench.worlds import flat_set
 from grove.api.resources import PODCLIQUESETS
 from grove.clock import LoopClock
 from grove.kube.config import find_access
 from grove.kube.http import HttpTransport
-from tests.kube.controlplane.plane import GANGS, NO_GANGS, Gangs, Plane
+from tests.kube.controlplane.plane import GANGS, Plane
 
 NODES = 100
 GANG_COUNT = 100
@@ -29,6 +31,7 @@ CLIQUES = 2
 PODS_EACH = 5
 PODS_TOTAL = GANG_COUNT * CLIQUES * PODS_EACH
 RUNS = 3
+POLICY = "bench-groups"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,25 +46,68 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure() -> Sequence[tuple[str, Sequence[Row]]]:
-    native, plain = _measure_with(GANGS), _measure_with(NO_GANGS)
+    with measured_plane(NODES, GANGS) as (plane, kubeconfig):
+        native, plain = asyncio.run(_measure(plane, kubeconfig))
     title = f"{PODS_TOTAL:,} pods in {GANG_COUNT} gangs on {NODES} nodes: native gangs | without"
     return [(title, _rows(native, plain)), ("Requests per pod: native gangs | without", _request_rows(native, plain))]
 
 
-def _measure_with(gangs: Gangs) -> Sequence[Run]:
-    with measured_plane(NODES, gangs) as (plane, kubeconfig):
-        return asyncio.run(_measure(plane, kubeconfig))
-
-
-async def _measure(plane: Plane, kubeconfig: Path) -> Sequence[Run]:
+async def _measure(plane: Plane, kubeconfig: Path) -> tuple[Sequence[Run], Sequence[Run]]:
     clock = LoopClock.starting_now()
-    async with HttpTransport(find_access({}, kubeconfig=plane.kubeconfig), clock) as transport:
-        with running_operator(kubeconfig) as process:
-            async with watched(transport, clock) as seen:
-                audit = Audit(plane.audit_log)
-                # The first run warms caches on all sides.
-                runs = [await _run(seen, audit, process, f"run-{number}") for number in range(1 + RUNS)]
-    return runs[1:]
+    runs: dict[bool, list[Run]] = {True: [], False: []}
+    async with (
+        HttpTransport(find_access({}, kubeconfig=plane.kubeconfig), clock) as transport,
+        watched(transport, clock) as seen,
+    ):
+        audit = Audit(plane.audit_log)
+        # The first of each warms caches on all sides.
+        for number in range(1 + RUNS):
+            for in_groups, found in runs.items():
+                await asyncio.to_thread(_demand, plane, in_groups=in_groups)
+                with running_operator(kubeconfig) as process:
+                    found.append(await _run(seen, audit, process, f"run-{number}-{'gangs' if in_groups else 'plain'}"))
+    return runs[True][1:], runs[False][1:]
+
+
+def _demand(plane: Plane, *, in_groups: bool) -> None:
+    """From now on pods are refused that are in no group, or those that are in one."""
+    is_in_group = "has(object.spec.schedulingGroup)"
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": POLICY},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+                ]
+            },
+            "validations": [{"expression": is_in_group if in_groups else f"!{is_in_group}"}],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": POLICY},
+        "spec": {"policyName": POLICY, "validationActions": ["Deny"]},
+    }
+    for body in (policy, binding):
+        plane.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe"},
+        "spec": {
+            "containers": [{"name": "probe", "image": "probe"}],
+            **({} if in_groups else {"schedulingGroup": {"podGroupName": "probe"}}),
+        },
+    }
+    # A policy holds a moment after it was written.
+    deadline = time.monotonic() + LONGEST_SECONDS
+    admin = plane.user("admin")
+    while POLICY not in admin.attempt("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod)).err:
+        assert time.monotonic() < deadline, "the policy never held"
+        time.sleep(0.2)
 
 
 async def _run(seen: Seen, audit: Audit, process: subprocess.Popen[bytes], name: str) -> Run:
