@@ -93,7 +93,7 @@ def gang_ask(
             CliqueAsk(
                 name=group.name,
                 uid=Uid(f"uid-of-{group.name}"),
-                incarnation="1",
+                life="1",
                 replicas=group.min_replicas,
                 minimum=group.min_replicas,
                 priority_class_name=priority,
@@ -107,7 +107,7 @@ def gang_ask(
 
 def pod_ask(clique: str = "p-0-a", index: int = 0) -> PodAsk:
     gang = PodGang(metadata=ObjectMeta(name=GANG, namespace="default"))
-    return PodAsk(gang=gang, clique_name=clique, clique_uid=Uid("u"), incarnation="1", index=index, minimum=1)
+    return PodAsk(gang=gang, clique_name=clique, clique_uid=Uid("u"), life="1", index=index, minimum=1)
 
 
 def body_of(plan: MirrorPlan) -> JsonObject:

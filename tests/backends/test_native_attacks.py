@@ -228,7 +228,8 @@ def test_a_minimum_of_a_scaled_gang_comes_before_an_extra_when_both_would_fit() 
 # --- updates ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_update_of_a_waiting_gang_leaves_one_gang() -> None:
+@both
+def test_an_update_of_a_waiting_gang_leaves_one_gang(features: NativeFeatures) -> None:
     async def story(world: NativeWorld) -> None:
         await world.apply(pair())
         await expect_placed(world, 0)
@@ -239,7 +240,7 @@ def test_an_update_of_a_waiting_gang_leaves_one_gang() -> None:
         await world.add_nodes(4)
         await expect_placed(world, 6)
 
-    play(story, 2)
+    play(story, 2, features)
 
 
 @both

@@ -213,7 +213,7 @@ def pod_ask(whole: GangAsk, name: str, index: int) -> PodAsk:
         gang=whole.gang,
         clique_name=name,
         clique_uid=one.uid,
-        incarnation=one.incarnation,
+        life=one.life,
         index=index,
         minimum=one.minimum,
         priority_class_name=one.priority_class_name,
@@ -261,7 +261,7 @@ def test_nothing_is_written_again() -> None:
 
 def test_names_differ_between_gangs_cliques_and_lives() -> None:
     base = made(ask()).names()
-    later = made(ask(changes={name: {"uid": Uid(f"{name}-2"), "incarnation": "2"} for name in (A, B, C)})).names()
+    later = made(ask(changes={name: {"uid": Uid(f"{name}-2"), "life": "2"} for name in (A, B, C)})).names()
     other = ask()
     metadata = msgspec.structs.replace(other.gang.metadata, uid=Uid("another"))
     other = msgspec.structs.replace(other, gang=msgspec.structs.replace(other.gang, metadata=metadata))
@@ -382,7 +382,7 @@ def test_the_group_of_extras_goes_with_the_last_of_them() -> None:
 
 # --- parts that were made anew ---------------------------------------------------------------------------------------
 
-RENEWED = {name: {"uid": Uid(f"{name}-2"), "incarnation": "2", "placed_count": 0} for name in (B, C)}
+RENEWED = {name: {"uid": Uid(f"{name}-2"), "life": "2", "placed_count": 0} for name in (B, C)}
 
 
 def test_a_part_that_was_made_anew_in_a_running_gang_has_a_root_of_its_own() -> None:
@@ -428,7 +428,7 @@ def test_a_second_part_is_renewed_while_the_first_still_waits() -> None:
     whole = ask(podgroup(A), podgroup(B), podgroup(C))
     server = ran(whole)
     server.settle(with_cliques(placed(whole), {B: RENEWED[B]}))
-    server.settle(with_cliques(placed(whole), {B: RENEWED[B], C: {**RENEWED[C], "incarnation": "3"}}))
+    server.settle(with_cliques(placed(whole), {B: RENEWED[B], C: {**RENEWED[C], "life": "3"}}))
     assert _root_of(server, A) in server.names()
     assert (_root_of(server, B), _root_of(server, C)) == ("", "")
 

@@ -41,6 +41,8 @@ DISABLE_PROTECTION = "grove.io/disable-managed-resource-protection"
 TEARDOWN = "grove.io/teardown"
 # On a PodGang: its units that were torn down to come back, and which of them are not back yet (JSON).
 RECREATION = "grove.io/recreation"
+# On a PodClique that was made anew while its gang waited for its first placement: the life that it is placed with.
+GANG_LIFE = "grove.io/gang-life"
 # On a PodGroup of kube-scheduler that is not right below its gang's root: the name of that root.
 GANG_ROOT = "grove.io/gang-root"
 # On a PodGroup of KAI or Volcano: fields that we asked for and that older versions of them do not know.

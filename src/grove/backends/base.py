@@ -54,8 +54,8 @@ class CliqueAsk(Value):
 
     name: str
     uid: Uid
-    # The life it belongs to; cliques made together share one.
-    incarnation: str
+    # Cliques that are placed together for the first time share one.
+    life: str
     replicas: int
     # As its pod group says: what must be placed together.
     minimum: int
@@ -99,7 +99,7 @@ class PodAsk(Value):
     gang: PodGang
     clique_name: str
     clique_uid: Uid
-    incarnation: str
+    life: str
     index: int
     minimum: int
     priority_class_name: str = ""

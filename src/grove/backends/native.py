@@ -87,7 +87,7 @@ class NativeBackend:
             return extras_name(ask.gang, ask.clique_name, ask.clique_uid, ask.priority_class_name)
         if self._features.composites:
             return leaf_name(ask.gang, ask.clique_name, ask.clique_uid, ask.priority_class_name)
-        return root_name(ask.gang, ask.incarnation, ask.priority_class_name)
+        return root_name(ask.gang, ask.life, ask.priority_class_name)
 
     def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]]) -> MirrorPlan:
         return Drawing(ask, found, self._features).plan()

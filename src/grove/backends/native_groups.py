@@ -142,7 +142,7 @@ class Drawing:
         As long as nothing of the gang was ever placed, all of it is one unit, whenever its parts were made.
         """
         if not self._features.composites:
-            return root_name(self._gang, clique.incarnation, clique.priority_class_name)
+            return root_name(self._gang, clique.life, clique.priority_class_name)
         own = self._leaf(clique)
         if own is not None:
             # Without a root it stands for itself.
@@ -157,7 +157,7 @@ class Drawing:
             # Made anew alone, after the others were placed: it neither waits for them nor holds them up.
             return root_name(self._gang, clique.uid, clique.priority_class_name)
         first = clique if is_started else self._ask.cliques[0]
-        return root_name(self._gang, first.incarnation, first.priority_class_name)
+        return root_name(self._gang, first.life, first.priority_class_name)
 
     def _leaf(self, clique: CliqueAsk) -> Mirror | None:
         return self._group(self._leaf_name(clique))
@@ -225,7 +225,7 @@ class Drawing:
         for clique in unit.cliques:
             by_replica.setdefault(clique.group_replica if self._keys.of_replica(clique) else "", []).append(clique)
         inner = {
-            replica: _named(replica, self._gang, members[0].incarnation, members[0].priority_class_name)
+            replica: _named(replica, self._gang, members[0].life, members[0].priority_class_name)
             for replica, members in by_replica.items()
             if replica
         }
@@ -413,7 +413,7 @@ class _Keys:
 
 def _is_mate(one: CliqueAsk, other: CliqueAsk) -> bool:
     """Made together, and of one priority: only then can they be placed together."""
-    return (one.incarnation, one.priority_class_name) == (other.incarnation, other.priority_class_name)
+    return (one.life, one.priority_class_name) == (other.life, other.priority_class_name)
 
 
 def _shared(clique: CliqueAsk, key: str, *, is_gang: bool) -> JsonObject:

@@ -188,6 +188,7 @@ def _plan_cliques(
                 clique,
                 owner=owner,
                 incarnation=incarnation,
+                gang_life=_gang_life(state, incarnation),
                 replicas=None if recreation is None else recreation.scale.get(clique.name),
             ),
             failure_key=f"podcliques/{clique.name}",
@@ -253,6 +254,15 @@ def _new_incarnation(replica: ReplicaView, clique: CliqueBlueprint, recreation: 
     if clique.base_gang and not recreation.group and group is not None:
         return f"{recreation.incarnation}-{group.metadata.generation}"
     return recreation.incarnation
+
+
+def _gang_life(state: GangState, incarnation: str) -> str:
+    """The life of those that a clique made anew waits with; "": its own, with which it is placed."""
+    views = state.views
+    if not views or any(clique.placed_count or any(pod.is_scheduled for pod in clique.leaving) for clique in views):
+        return ""
+    life = views[0].gang_life
+    return life if life != incarnation else ""
 
 
 def _plan_gang(

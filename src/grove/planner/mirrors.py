@@ -77,7 +77,7 @@ def _clique_ask(
     return CliqueAsk(
         name=clique.name,
         uid=clique.uid,
-        incarnation=clique.incarnation,
+        life=clique.gang_life,
         replicas=clique.replicas,
         minimum=first if minimum is None else minimum,
         priority_class_name=_priority_class(clique),
@@ -114,7 +114,7 @@ def pod_ask(gang: PodGang, clique: CliqueView, index: int) -> PodAsk:
         gang=gang,
         clique_name=clique.name,
         clique_uid=clique.uid,
-        incarnation=clique.incarnation,
+        life=clique.gang_life,
         index=index,
         minimum=clique.min_available,
         priority_class_name=_priority_class(clique),

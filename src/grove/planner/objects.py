@@ -64,11 +64,13 @@ def build_clique(
     *,
     owner: Subject,
     incarnation: str,
+    gang_life: str = "",
     replicas: int | None = None,
 ) -> JsonObject:
     """A PodClique with the newest template; `owner` is the set, or the group it is a member of.
 
-    `replicas`: the count that was set at run time, if it is not the template's.
+    `gang_life`: that of the cliques it waits with, if it is not its own. `replicas`: the count that was set at run
+    time, if it is not the template's.
     """
     template = clique.template
     is_member = bool(clique.group)
@@ -88,6 +90,8 @@ def build_clique(
     if clique.base_gang:
         metadata_labels[labels.BASE_PODGANG] = clique.base_gang
     annotations = {k: v for k, v in template.annotations.items() if k != labels.TOPOLOGY_NAME}
+    if gang_life:
+        annotations[labels.GANG_LIFE] = gang_life
     spec = to_wire(template.spec)
     spec["podSpec"] = _clique_pod_spec(context, clique)
     if template.spec.min_available is None:

@@ -108,6 +108,11 @@ class CliqueView(View):
         return self.clique.metadata.labels.get(labels.INCARNATION, "")
 
     @property
+    def gang_life(self) -> str:
+        """The life of those it is placed with for the first time; its own, unless it joined others that waited."""
+        return self.clique.metadata.annotations.get(labels.GANG_LIFE) or self.incarnation
+
+    @property
     def template_hash(self) -> str:
         """The template that its new pods get."""
         return template_hash_of(self.clique.metadata)
