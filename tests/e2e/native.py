@@ -5,13 +5,14 @@ What the scheduler's own objects look like for a gang is checked in `native_mirr
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from grove.api.mirror import Mirror
 from grove.api.pod import Pod
 from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, NODES, PODCLIQUESETS, Object, Resource
+from grove.cluster.bound import NODE_VIEW
 from grove.cluster.nodes import Nodes
 from tests.e2e.harness import NODE_RESOURCES, NODES_OF, POLL_SECONDS, Cluster, Stage
 from tests.e2e.installation import Installation
@@ -68,7 +69,17 @@ class NativeStage(Stage):
         self.patience = PATIENCE_SECONDS
 
     async def add_nodes(self, number: int, labels: Mapping[str, str] | None = None) -> tuple[str, ...]:
-        return await self.nodes.create(number, self._node_resources, {NODES_OF: self.namespace, **(labels or {})})
+        """Until pods can be placed on them: a new node is tainted until a controller has seen that it is ready."""
+        names = await self.nodes.create(number, self._node_resources, {NODES_OF: self.namespace, **(labels or {})})
+        deadline = self.cluster.clock.monotonic() + self.patience
+        while tainted := await self._tainted(names):
+            assert self.cluster.clock.monotonic() < deadline, f"still tainted: {tainted}"
+            await self.cluster.clock.sleep(POLL_SECONDS)
+        return names
+
+    async def _tainted(self, names: Sequence[str]) -> list[str]:
+        nodes = (await self.client.list(NODE_VIEW)).items
+        return [node.metadata.name for node in nodes if node.metadata.name in names and node.spec.taints]
 
     async def settle(self) -> None:
         """Until all is as asked for; or until nothing happened for longer than any gang waits for its next try."""
