@@ -290,6 +290,21 @@ def test_a_cluster_that_was_killed_before_it_had_its_nodes_gets_them(tmp_path: P
         assert up.lines[0].startswith("A cluster with 8 nodes without an operator: ")
 
 
+def test_tokens_of_accounts_are_good_in_the_next_life(tmp_path: Path) -> None:
+    with Up(tmp_path, "--data-dir", "kept", "--nodes", "0", "--no-operator") as up:
+        asked = _send(up, "POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": {}})
+        assert asked.status == 201
+        token = msgspec.json.decode(asked.body)["status"]["token"]
+        up.end(signal.SIGKILL)
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    with Up(tmp_path, "--data-dir", "kept", "--no-operator") as up:
+        told = _send(up, "POST", path, review, token=token)
+        who = msgspec.json.decode(told.body)["status"]["userInfo"]["username"]
+        assert who == "system:serviceaccount:default:default"
+        assert _send(up, "POST", path, review, token=f"{token[:-4]}AAAA").status == 401
+
+
 def test_its_old_port_is_left_to_whoever_has_it_now(tmp_path: Path) -> None:
     with Up(tmp_path, "--data-dir", "kept", "--nodes", "0", "--no-operator") as up:
         port = int(up.lines[0].rpartition(":")[2])
@@ -351,11 +366,15 @@ def _wait(up: Up, number: int, seen: Any) -> list[JsonObject]:
     raise AssertionError(f"never came to that: {pods}")
 
 
-def _send(up: Up, method: str, path: str) -> Response:
+def _send(up: Up, method: str, path: str, body: Any = None, *, token: str = "") -> Response:
+    """As the administrator, or as whoever has the token."""
+
     async def send() -> Response:
         access = find_access({}, kubeconfig=up.folder / ".grove" / "kubeconfig")
+        if token:
+            access = msgspec.structs.replace(access, token=token)
         async with HttpTransport(access, LoopClock.starting_now()) as transport:
-            return await _ask(transport, method, path)
+            return await _ask(transport, method, path, body)
 
     return asyncio.run(send())
 
