@@ -171,6 +171,14 @@ async def a_group_replica_is_updated(world: NativeWorld) -> None:
     await expect_placed(world, 6)
 
 
+async def a_waiting_gang_is_updated(world: NativeWorld) -> None:
+    """A group replica of it is made anew before anything was placed: it is still one gang."""
+    await patch_set(world, {"template": _with_image(pair(), "b", NEW)})
+    await expect_placed(world, 0)
+    await world.add_nodes(4)
+    await expect_placed(world, 6)
+
+
 async def a_set_is_deleted(world: NativeWorld) -> None:
     await world.delete(PODCLIQUESETS, "s")
     await expect_placed(world, 0)
@@ -211,5 +219,6 @@ STORIES = (
     NativeStory(a_gang_is_terminated_and_made_anew, 6, _BEGIN_PAIR),
     NativeStory(a_lone_member_is_terminated_and_made_anew, 4, _BEGIN_LONE),
     NativeStory(a_group_replica_is_updated, 6, _BEGIN_PAIR),
+    NativeStory(a_waiting_gang_is_updated, 2, partial(begin, manifest=pair(), count=0)),
     NativeStory(a_set_is_deleted, 6, _BEGIN_PAIR),
 )

@@ -229,21 +229,6 @@ def test_a_minimum_of_a_scaled_gang_comes_before_an_extra_when_both_would_fit() 
 
 
 @both
-def test_an_update_of_a_waiting_gang_leaves_one_gang(features: NativeFeatures) -> None:
-    async def story(world: NativeWorld) -> None:
-        await world.apply(pair())
-        await expect_placed(world, 0)
-        template = pair()["spec"]["template"]
-        template["cliques"][1]["spec"]["podSpec"]["containers"][0]["image"] = "new"
-        await patch_set(world, {"template": template})
-        await expect_placed(world, 0)
-        await world.add_nodes(4)
-        await expect_placed(world, 6)
-
-    play(story, 2, features)
-
-
-@both
 def test_an_update_of_the_priority_class_moves_pods_to_groups_of_that_priority(features: NativeFeatures) -> None:
     async def story(world: NativeWorld) -> None:
         for name, value in (("low", 1), ("high", 2)):
