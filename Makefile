@@ -37,7 +37,7 @@ kube: $(STAMP)
 	$(BIN)/python -m tests.kube.controlplane.build
 
 test-kube: kube
-	$(BIN)/python -m pytest -m 'kubectl or kube'
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m 'kubectl or kube'
 
 bench: $(STAMP)
 	$(BIN)/python -m bench
