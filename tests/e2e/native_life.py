@@ -3,15 +3,15 @@
 from pathlib import Path
 
 from grove.api import labels
-from grove.api.meta import Uid
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
+from grove.api.meta import JsonObject, Uid
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, PRIORITY_CLASSES
 from grove.kube.errors import ApiError
 from grove.planner.recreation import read_record
 from tests.e2e.native import NAMESPACES, NativeStage
 from tests.e2e.native_mirrors import grouped_pods
-from tests.e2e.native_stories import NativeStory, rest
+from tests.e2e.native_stories import NativeStory, partial_gangs, rest, two_cliques
 from tests.e2e.rollouts import at_version, has_ended, living, version_of
-from tests.simulation.stories import WORKLOAD1, WORKLOAD2
+from tests.simulation.stories import WORKLOAD1, WORKLOAD2, running_by_role
 from tests.simulation.termination_stories import with_delay
 
 
@@ -140,6 +140,28 @@ async def a_namespace_goes_with_all_that_is_in_it(stage: NativeStage) -> None:
         await stage.cluster.clock.sleep(0.2)
 
 
+async def a_more_important_gang_takes_the_room_of_a_whole_one(stage: NativeStage) -> None:
+    """All of it goes at once. What comes back pod by pod is no gang, so it is made anew, and waits as a whole."""
+    for name, value in (("low", 1), ("high", 2)):
+        await stage.client.create(
+            PRIORITY_CLASSES, "", {"metadata": {"name": f"{stage.namespace}-{name}"}, "value": value}
+        )
+    await stage.apply(_important("low", two_cliques(first=2, second=3), stage))
+    await rest(stage, 5)
+    before = uids_of(stage)
+    await stage.apply(_important("high", two_cliques(first=1, second=2), stage))
+    await stage.wait_until(lambda: not before & uids_of(stage))
+    await stage.wait_until(lambda: running_by_role(stage) == {"high-0-one": 1, "high-0-two": 2})
+    await stage.wait_until(lambda: not partial_gangs(stage) and len(stage.pods()) == 8)
+    await rest(stage, 3)
+
+
+def _important(name: str, manifest: JsonObject, stage: NativeStage) -> JsonObject:
+    manifest["metadata"]["name"] = name
+    manifest["spec"]["template"] |= {"priorityClassName": f"{stage.namespace}-{name}", "terminationDelay": "3s"}
+    return manifest
+
+
 async def _is_there(stage: NativeStage) -> bool:
     try:
         await stage.client.get(NAMESPACES, "", stage.namespace)
@@ -159,5 +181,6 @@ LIFE_STORIES = (
     NativeStory(an_update_of_a_set_with_extras_rolls_too, 10),
     NativeStory(pods_that_are_lost_come_back_again_and_again, 10),
     NativeStory(an_operator_that_is_killed_again_and_again_leaves_the_groups_right, 10),
+    NativeStory(a_more_important_gang_takes_the_room_of_a_whole_one, 5),
     NativeStory(a_namespace_goes_with_all_that_is_in_it, 10),
 )
