@@ -242,7 +242,12 @@ async def test_a_namespace_goes_when_everything_in_it_is_gone(api: Api) -> None:
         await api.delete(f"{NAMESPACES}/team")
         await api.clock.sleep(100)
         assert (await api.get(held)).names == ["held"]
-        assert (await api.get(f"{NAMESPACES}/team")).body["status"] == {"phase": "Terminating"}
+        status = (await api.get(f"{NAMESPACES}/team")).body["status"]
+        assert status["phase"] == "Terminating"
+        assert [each["message"] for each in status["conditions"] if each["status"] == "True"] == [
+            "Some resources are remaining: configmaps. has 1 resource instances",
+            "Some content in the namespace has finalizers remaining: x.io/hold in 1 resource instances",
+        ]
         await api.merge(f"{held}/held", {"metadata": {"finalizers": []}})
         await api.clock.sleep(1)
         assert (await api.get(f"{NAMESPACES}/team")).status == 404

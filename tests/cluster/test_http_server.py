@@ -99,7 +99,7 @@ def test_no_two_clusters_share_an_authority() -> None:
 
 def test_objects_travel_both_ways() -> None:
     async def story(http: HttpClient) -> None:
-        created = await http.send("POST", f"{CONFIGS}?dryRun=&fieldManager=x", config("a-b"))
+        created = await http.send("POST", f"{CONFIGS}?fieldValidation=&fieldManager=x", config("a-b"))
         assert (created.status, created.headers["Content-Type"]) == (201, ["application/json"])
         patched = await http.send("PATCH", f"{CONFIGS}/a-b", {"data": {"x": "ü"}}, Content_Type=MERGE_PATCH)
         assert patched.json["data"] == {"x": "ü"}

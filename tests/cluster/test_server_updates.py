@@ -169,7 +169,7 @@ async def test_custom_kinds_know_no_strategic_patch(api: Api) -> None:
         "UnsupportedMediaType",
         (
             "the body of the request was in an unknown format - accepted media types include: "
-            "application/json-patch+json, application/merge-patch+json"
+            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
         ),
     )
 

@@ -4,6 +4,7 @@ import asyncio
 from random import Random
 
 from grove.clock import LoopClock
+from grove.cluster.disruption_budgets import DisruptionBudgets
 from grove.cluster.furnished_namespaces import FurnishedNamespaces
 from grove.cluster.garbage import GarbageCollector
 from grove.cluster.http.server import HttpApi
@@ -24,7 +25,8 @@ class Embedded:
     async def start(self) -> Access:
         await self._http.start()
         furnished = FurnishedNamespaces(self._server, root_ca=self._http.ca)
-        self._parts = [asyncio.create_task(part.run()) for part in (GarbageCollector(self._server), furnished)]
+        controllers = (GarbageCollector(self._server), furnished, DisruptionBudgets(self._server))
+        self._parts = [asyncio.create_task(part.run()) for part in controllers]
         return Access(
             server=self._http.url, source="tests", certificate_authority=self._http.ca, token=self._http.token
         )

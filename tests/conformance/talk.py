@@ -19,6 +19,7 @@ _ROOTS = {
     "leases": "/apis/coordination.k8s.io/v1",
     "controllerrevisions": "/apis/apps/v1",
     "horizontalpodautoscalers": "/apis/autoscaling/v2",
+    "poddisruptionbudgets": "/apis/policy/v1",
     "priorityclasses": "/apis/scheduling.k8s.io/v1",
     "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
     "roles": "/apis/rbac.authorization.k8s.io/v1",

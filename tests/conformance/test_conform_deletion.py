@@ -144,6 +144,7 @@ async def test_what_is_expected_is_deleted(api: Talk) -> None:
     assert (await api.delete(api.at("configmaps", "a"), {"preconditions": expected})).status == 200
 
 
+UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 BAD_OPTIONS: list[Any] = [
     pytest.param(
         {"propagationPolicy": "Foo"},
@@ -156,6 +157,24 @@ BAD_OPTIONS: list[Any] = [
         id="both",
     ),
     pytest.param({"dryRun": ["x"]}, 'dryRun: Unsupported value: ["x"]: supported values: "All"', id="dry-run"),
+    pytest.param(
+        {"dryRun": ["All", "x"]}, 'dryRun: Unsupported value: ["All","x"]: supported values: "All"', id="half-dry-run"
+    ),
+    pytest.param(
+        {UNSAFE: True, "gracePeriodSeconds": 1},
+        f"{UNSAFE}: Invalid value: true: cannot be set together with .gracePeriodSeconds",
+        id="unsafe-grace",
+    ),
+    pytest.param(
+        {UNSAFE: True, "propagationPolicy": "Orphan"},
+        f"{UNSAFE}: Invalid value: true: cannot be set together with .propagationPolicy",
+        id="unsafe-policy",
+    ),
+    pytest.param(
+        {UNSAFE: True, "preconditions": {}},
+        f"{UNSAFE}: Invalid value: true: cannot be set together with .preconditions",
+        id="unsafe-preconditions",
+    ),
 ]
 
 
@@ -163,6 +182,7 @@ BAD_OPTIONS: list[Any] = [
 async def test_options_that_make_no_sense_are_refused(api: Talk, options: Any, problem: str) -> None:
     await api.create("configmaps", config("a"))
     answer = await api.delete(api.at("configmaps", "a"), options)
+    assert answer.status == 422
     assert answer.refusal == (422, "Invalid", f'DeleteOptions.meta.k8s.io "" is invalid: {problem}')
     assert (await api.get(api.at("configmaps", "a"))).status == 200
 
@@ -171,6 +191,96 @@ async def test_a_bad_option_in_the_query_is_refused(api: Talk) -> None:
     await api.create("configmaps", config("a"))
     answer = await api.delete(api.at("configmaps", "a"), gracePeriodSeconds="x")
     assert answer.refusal == (400, "BadRequest", 'strconv.ParseInt: parsing "x": invalid syntax')
+
+
+@pytest.mark.parametrize("wish", ["x", ""])
+async def test_a_dry_run_in_the_query_is_all_or_nothing(api: Talk, wish: str) -> None:
+    await api.create("configmaps", config("a"))
+    answer = await api.delete(api.at("configmaps", "a"), dryRun=wish)
+    problem = f'dryRun: Unsupported value: ["{wish}"]: supported values: "All"'
+    assert answer.refusal == (422, "Invalid", f'DeleteOptions.meta.k8s.io "" is invalid: {problem}')
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"gracePeriodSeconds": "1"}, {"gracePeriodSeconds": 1.5}, {"dryRun": "All"}, {"preconditions": "x"}],
+)
+async def test_options_of_another_type_are_refused(api: Talk, options: Any) -> None:
+    await api.create("configmaps", config("a"))
+    code, reason, message = (await api.delete(api.at("configmaps", "a"), options)).refusal
+    assert (code, reason) == (400, "BadRequest")
+    assert message.startswith("json: ")
+
+
+@pytest.mark.parametrize("plural", ["configmaps", "podcliques"])
+async def test_only_what_cannot_be_read_is_deleted_unread(api: Talk, plural: str) -> None:
+    await api.create(plural, config("a") if plural == "configmaps" else clique("a"))
+    qualified, key = {
+        "configmaps": ("configmaps", "configmaps"),
+        "podcliques": ("podcliques.grove.io", "grove.io/podcliques"),
+    }[plural]
+    answer = await api.delete(api.at(plural, "a"), {UNSAFE: True})
+    assert answer.status == 409
+    assert answer.refusal == (
+        409, "Conflict",
+        (f'Operation cannot be fulfilled on {qualified} "a": StorageError: invalid object, Code: 4, Key: '
+        f"/registry/{key}/{api.namespace}/a, ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion is not allowed "
+        "because the object is decodable from storage"),
+    )  # fmt: skip
+
+
+async def test_a_collection_is_never_deleted_unread(api: Talk) -> None:
+    answer = await api.delete(api.at("configmaps"), {UNSAFE: True})
+    problem = (
+        f"{UNSAFE}: Invalid value: true: is not allowed with DELETECOLLECTION, try again after removing the option"
+    )
+    assert answer.refusal == (422, "Invalid", f'DeleteOptions.meta.k8s.io "" is invalid: {problem}')
+
+
+@pytest.mark.parametrize(
+    ("preconditions", "problem"),
+    [
+        ({"uid": "x"}, "UID in precondition: x, UID in object meta: {uid}"),
+        ({"resourceVersion": "1"}, "ResourceVersion in precondition: 1, ResourceVersion in object meta: {version}"),
+        ({"uid": "x", "resourceVersion": "1"}, "UID in precondition: x, UID in object meta: {uid}"),
+    ],
+)
+async def test_another_namespace_than_expected_is_not_deleted(api: Talk, preconditions: Any, problem: str) -> None:
+    path = api.at("namespaces", api.namespace)
+    found = (await api.get(path)).metadata
+    answer = await api.delete(path, {"preconditions": preconditions})
+    shown = problem.format(uid=found["uid"], version=found["resourceVersion"])
+    assert answer.refusal == (
+        409, "Conflict",
+        f'Operation cannot be fulfilled on namespaces "{api.namespace}": Precondition failed: {shown}',
+    )  # fmt: skip
+    assert (await api.get(path)).body["status"]["phase"] == "Active"
+
+
+async def test_another_definition_than_expected_is_not_deleted(api: Talk) -> None:
+    path = api.at("customresourcedefinitions", "podcliques.grove.io")
+    found = (await api.get(path)).metadata
+    for preconditions, shown in (
+        ({"uid": "x"}, f"UID in precondition: x, UID in object meta: {found['uid']}"),
+        (
+            {"resourceVersion": "1"},
+            f"ResourceVersion in precondition: 1, ResourceVersion in object meta: {found['resourceVersion']}",
+        ),
+    ):
+        answer = await api.delete(path, {"preconditions": preconditions})
+        assert answer.refusal == (
+            409, "Conflict",
+            ('Operation cannot be fulfilled on customresourcedefinitions.apiextensions.k8s.io "podcliques.grove.io": '
+            f"precondition failed: {shown}"),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("grace", [0, 10, -1])
+async def test_only_pods_take_their_time(api: Talk, grace: int) -> None:
+    await api.create("podcliques", clique("a"))
+    answer = await api.delete(api.at("podcliques", "a"), {"gracePeriodSeconds": grace})
+    assert (answer.status, answer.body["kind"]) == (200, "Status")
+    assert (await api.get(api.at("podcliques", "a"))).status == 404
 
 
 async def test_options_that_are_no_json_are_refused(api: Talk) -> None:
@@ -198,6 +308,22 @@ async def test_a_dry_run_deletes_nothing(api: Talk) -> None:
     assert (await api.delete(api.at("configmaps", "a"), {"dryRun": ["All"]})).body["status"] == "Success"
     assert (await api.delete(api.at("configmaps", "a"), dryRun="All")).body["status"] == "Success"
     assert (await api.get(api.at("configmaps", "a"))).status == 200
+
+
+async def test_a_dry_run_shows_what_would_be_left(api: Talk) -> None:
+    await api.create("configmaps", config("a", finalizers=["x.io/a"]))
+    before = await api.get(api.at("configmaps", "a"))
+    answer = await api.delete(api.at("configmaps", "a"), {"dryRun": ["All"], "propagationPolicy": "Foreground"})
+    assert answer.metadata["finalizers"] == ["x.io/a", "foregroundDeletion"]
+    assert answer.metadata["deletionTimestamp"] > "2026"
+    assert (await api.get(api.at("configmaps", "a"))).body == before.body
+
+
+async def test_a_dry_run_of_a_pod_shows_how_long_it_would_take(api: Talk) -> None:
+    await api.create("pods", pod("a", spec=BOUND))
+    assert grace_of(await api.delete(api.at("pods", "a"), {"dryRun": ["All"]})) == 30
+    assert grace_of(await api.delete(api.at("pods", "a"), {"dryRun": ["All"], "gracePeriodSeconds": 0})) == 0
+    assert grace_of(await api.get(api.at("pods", "a"))) is None
 
 
 async def test_with_a_body_the_query_is_not_read(api: Talk) -> None:
@@ -277,6 +403,40 @@ async def test_a_finalizer_that_goes_first_does_not_end_the_grace(api: Talk) -> 
     assert grace_of(await api.get(path)) == 30
 
 
+@pytest.mark.parametrize("second", ["Orphan", "Foreground", "Background"])
+async def test_a_pod_that_is_stopping_keeps_its_finalizers(api: Talk, second: str) -> None:
+    await api.create("pods", pod("a", spec=BOUND, finalizers=["x.io/a"]))
+    path = api.at("pods", "a")
+    await api.delete(path)
+    answer = await api.delete(path, {"propagationPolicy": second})
+    assert (answer.metadata["finalizers"], grace_of(answer)) == (["x.io/a"], 30)
+
+
+async def test_a_pod_that_is_hurried_takes_a_policy(api: Talk) -> None:
+    await api.create("pods", pod("a", spec=BOUND, finalizers=["x.io/a"]))
+    await api.delete(api.at("pods", "a"))
+    answer = await api.delete(api.at("pods", "a"), {"propagationPolicy": "Foreground", "gracePeriodSeconds": 3})
+    assert (answer.metadata["finalizers"], grace_of(answer)) == (["x.io/a", "foregroundDeletion"], 3)
+
+
+@pytest.mark.parametrize(("asked", "left"), [(0, None), (-1, 1), (1, 1), (14, 14), (15, 15), (16, 15)])
+async def test_a_second_deletion_only_hurries(api: Talk, asked: int, left: int | None) -> None:
+    await api.create("pods", pod("a", spec=BOUND))
+    path = api.at("pods", "a")
+    await api.delete(path, {"gracePeriodSeconds": 15})
+    await api.delete(path, {"gracePeriodSeconds": asked})
+    found = await api.get(path)
+    assert (found.status == 404) is (left is None)
+    assert left is None or grace_of(found) == left
+
+
+@pytest.mark.parametrize("spec", [{}, {"schedulingGates": [{"name": "x.io/a"}]}])
+async def test_who_is_nowhere_gets_no_time_even_if_somebody_grants_it(api: Talk, spec: Any) -> None:
+    await api.create("pods", pod("a", spec=spec))
+    assert grace_of(await api.delete(api.at("pods", "a"), {"gracePeriodSeconds": 10})) == 0
+    assert (await api.get(api.at("pods", "a"))).status == 404
+
+
 # Collections
 
 
@@ -306,6 +466,128 @@ async def test_a_collection_of_pods_leaves_gracefully(api: Talk) -> None:
     assert [item["metadata"]["deletionGracePeriodSeconds"] for item in left] == [30, 30]
     await api.delete(api.at("pods"), {"gracePeriodSeconds": 0})
     assert (await api.get(api.at("pods"))).names == []
+
+
+async def several(api: Talk, plural: str) -> None:
+    for number in range(5):
+        labels = {"of": "us", "number": str(number % 2)}
+        name = f"c{number}"
+        await api.create(plural, config(name, labels=labels) if plural == "configmaps" else clique(name, labels=labels))
+
+
+async def left(api: Talk, plural: str) -> list[str]:
+    return (await api.get(api.at(plural), labelSelector="of=us")).names
+
+
+@pytest.mark.parametrize("plural", ["configmaps", "podcliques"])
+async def test_a_collection_is_deleted_in_pages(api: Talk, plural: str) -> None:
+    await several(api, plural)
+    query = {"labelSelector": "of=us", "limit": "2"}
+    first = await api.delete(api.at(plural), None, **query)
+    assert (first.names, await left(api, plural)) == (["c0", "c1"], ["c2", "c3", "c4"])
+    second = await api.delete(api.at(plural), None, **query, **{"continue": first.metadata["continue"]})
+    assert (second.names, await left(api, plural)) == (["c2", "c3"], ["c4"])
+    third = await api.delete(api.at(plural), None, **query, **{"continue": second.metadata["continue"]})
+    assert (third.names, await left(api, plural)) == (["c4"], [])
+    assert not third.metadata.get("continue")
+
+
+async def test_a_page_says_how_many_are_left(api: Talk) -> None:
+    await several(api, "podcliques")
+    answer = await api.delete(api.at("podcliques"), limit="2")
+    assert (answer.names, answer.metadata["remainingItemCount"]) == (["c0", "c1"], 3)
+    assert await left(api, "podcliques") == ["c2", "c3", "c4"]
+
+
+async def test_a_page_shows_what_went_meanwhile(api: Talk) -> None:
+    await several(api, "podcliques")
+    first = await api.delete(api.at("podcliques"), limit="1")
+    await api.delete(api.at("podcliques", "c1"))
+    second = await api.delete(api.at("podcliques"), limit="2", **{"continue": first.metadata["continue"]})
+    assert (second.status, second.names) == (200, ["c1", "c2"])
+    assert await left(api, "podcliques") == ["c3", "c4"]
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "problem"),
+    [
+        ({"limit": "x"}, 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ({"continue": "x"}, 400, "invalid continue token: continue key is not valid: "),
+        ({"fieldSelector": "spec.x=y"}, 400, '"spec.x" is not a known field selector: '),
+        ({"labelSelector": "a b"}, 400, "unable to parse requirement: "),
+        ({"resourceVersion": "x"}, 400, 'invalid resource version: resourceVersion: Invalid value: "x"'),
+        (
+            {"sendInitialEvents": "true"},
+            422,
+            'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for ',
+        ),
+    ],
+)
+async def test_a_collection_that_cannot_be_found_is_not_deleted(
+    api: Talk, query: dict[str, str], code: int, problem: str
+) -> None:
+    await several(api, "configmaps")
+    answer = await api.delete(api.at("configmaps"), None, **query)
+    assert answer.refusal[0] == code
+    assert answer.refusal[2].startswith(problem)
+    assert len(await left(api, "configmaps")) == 5
+
+
+@pytest.mark.parametrize("plural", ["configmaps", "podcliques"])
+async def test_a_collection_is_deleted_by_field_and_label(api: Talk, plural: str) -> None:
+    await several(api, plural)
+    await api.delete(api.at(plural), fieldSelector="metadata.name=c1")
+    assert await left(api, plural) == ["c0", "c2", "c3", "c4"]
+    answer = await api.delete(api.at(plural), fieldSelector="metadata.name!=c2", labelSelector="number=0")
+    assert (answer.names, await left(api, plural)) == (["c0", "c4"], ["c2", "c3"])
+
+
+async def test_a_collection_of_pods_is_deleted_by_their_node(api: Talk) -> None:
+    await api.create("pods", pod("a", spec=BOUND))
+    await api.create("pods", pod("b"))
+    answer = await api.delete(api.at("pods"), {"gracePeriodSeconds": 0}, fieldSelector="spec.nodeName=no-such-node")
+    assert (answer.names, (await api.get(api.at("pods"))).names) == (["a"], ["b"])
+
+
+async def test_a_collection_waits_for_its_finalizers(api: Talk) -> None:
+    await api.create("podcliques", clique("a", finalizers=["x.io/a"]))
+    await api.create("podcliques", clique("b"))
+    for _ in range(2):
+        assert (await api.delete(api.at("podcliques"))).status == 200
+    (item,) = (await api.get(api.at("podcliques"))).body["items"]
+    assert (item["metadata"]["name"], "deletionTimestamp" in item["metadata"]) == ("a", True)
+
+
+async def test_a_collection_is_deleted_until_one_is_another_than_expected(api: Talk) -> None:
+    await several(api, "podcliques")
+    uid = (await api.get(api.at("podcliques", "c0"))).metadata["uid"]
+    answer = await api.delete(api.at("podcliques"), {"preconditions": {"uid": uid}})
+    assert answer.refusal[0:2] == (409, "Conflict")
+    assert answer.refusal[2].startswith('Operation cannot be fulfilled on PodClique.grove.io "c1": the UID in the')
+    assert await left(api, "podcliques") == ["c1", "c2", "c3", "c4"]
+
+
+async def test_a_policy_is_one_for_the_whole_collection(api: Talk) -> None:
+    owners = [await api.create("configmaps", config(name, labels={"of": "us"})) for name in ("c0", "c1")]
+    for number, owner in enumerate(owners):
+        await api.create("configmaps", config(f"child{number}", ownerReferences=[owned_by(owner)]))
+    await api.delete(api.at("configmaps"), labelSelector="of=us", propagationPolicy="Orphan")
+    for name in ("c0", "c1"):
+        await api.until_gone(api.at("configmaps", name))
+    for name in ("child0", "child1"):
+        assert "ownerReferences" not in (await api.get(api.at("configmaps", name))).metadata
+
+
+async def test_with_a_body_the_query_says_only_which(api: Talk) -> None:
+    await several(api, "podcliques")
+    await api.delete(api.at("podcliques"), {}, dryRun="All", labelSelector="number=1")
+    assert await left(api, "podcliques") == ["c0", "c2", "c4"]
+
+
+async def test_a_dry_run_in_the_query_deletes_no_collection(api: Talk) -> None:
+    await several(api, "podcliques")
+    assert len((await api.delete(api.at("podcliques"), dryRun="All")).names) == 5
+    assert len(await left(api, "podcliques")) == 5
 
 
 async def test_a_dry_run_deletes_no_collection(api: Talk) -> None:
@@ -364,6 +646,149 @@ async def test_in_the_foreground_the_owner_waits(api: Talk) -> None:
     await api.until_gone(owner)
 
 
+@pytest.mark.parametrize("word", ["true", "TRUE", "1", "x", ""])
+async def test_everything_but_no_is_yes(api: Talk, word: str) -> None:
+    await api.create("configmaps", config("a"))
+    answer = await api.delete(api.at("configmaps", "a"), orphanDependents=word)
+    assert answer.metadata["finalizers"] == ["orphan"]
+
+
+@pytest.mark.parametrize("word", ["false", "0"])
+async def test_no_is_the_background(api: Talk, word: str) -> None:
+    owner, child = await family(api)
+    assert (await api.delete(owner, orphanDependents=word)).body["status"] == "Success"
+    await api.until_gone(child)
+
+
+async def test_older_words_and_newer_ones_do_not_mix(api: Talk) -> None:
+    await api.create("configmaps", config("a"))
+    answer = await api.delete(api.at("configmaps", "a"), orphanDependents="false", propagationPolicy="Background")
+    assert answer.refusal == (
+        422, "Invalid",
+        ('DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Invalid value: "Background": orphanDependents '
+        "and deletionPropagation cannot be both set"),
+    )  # fmt: skip
+
+
+async def test_who_says_no_to_orphans_is_told_that_it_takes_a_while(api: Talk) -> None:
+    await api.create("configmaps", config("a", finalizers=["x.io/a"]))
+    assert (await api.delete(api.at("configmaps", "a"), {"orphanDependents": False})).status == 202
+
+
+@pytest.mark.parametrize("plural", ["configmaps", "podcliques", "pods"])
+@pytest.mark.parametrize(
+    ("before", "policy", "after"),
+    [
+        (["orphan"], None, ["orphan"]),
+        (["foregroundDeletion"], None, ["foregroundDeletion"]),
+        (["foregroundDeletion"], "Orphan", ["orphan"]),
+        (["orphan"], "Foreground", ["foregroundDeletion"]),
+        (["x.io/a", "orphan"], "Background", ["x.io/a"]),
+        (["x.io/a"], "Foreground", ["x.io/a", "foregroundDeletion"]),
+    ],
+)
+async def test_a_policy_becomes_a_finalizer(
+    api: Talk, plural: str, before: list[str], policy: str | None, after: list[str]
+) -> None:
+    make = {"configmaps": config, "podcliques": clique, "pods": pod}[plural]
+    await api.create(plural, make("a", finalizers=before))
+    answer = await api.delete(api.at(plural, "a"), {} if policy is None else {"propagationPolicy": policy})
+    assert (answer.status, answer.metadata["finalizers"]) == (200, after)
+
+
+@pytest.mark.parametrize("finalizers", [["orphan", "foregroundDeletion"], ["x.io/a", "foregroundDeletion", "orphan"]])
+async def test_an_object_wants_its_dependents_gone_or_kept(api: Talk, finalizers: list[str]) -> None:
+    answer = await api.post(api.at("configmaps"), config("a", finalizers=finalizers))
+    shown = ",".join(f'"{finalizer}"' for finalizer in finalizers)
+    problem = f"Invalid value: [{shown}]: finalizer orphan and foregroundDeletion cannot be both set"
+    assert answer.refusal == (422, "Invalid", f'ConfigMap "a" is invalid: metadata.finalizers: {problem}')
+
+
+async def test_who_does_not_block_is_not_waited_for(api: Talk) -> None:
+    owner, child = await family(api)
+    await api.merge(child, {"metadata": {"finalizers": ["x.io/a"]}})
+    await api.delete(owner, {"propagationPolicy": "Foreground"})
+    await api.until_gone(owner)
+    await api.until(child, lambda found: "deletionTimestamp" in found.metadata)
+
+
+async def test_the_foreground_reaches_grandchildren(api: Talk) -> None:
+    owner, child = await family(api, is_blocking=True)
+    middle = owned_by(await api.get(child), is_blocking=True)
+    await api.create("configmaps", config("grandchild", ownerReferences=[middle], finalizers=["x.io/a"]))
+    grandchild = api.at("configmaps", "grandchild")
+    await api.delete(owner, {"propagationPolicy": "Foreground"})
+    await api.until(grandchild, lambda found: "deletionTimestamp" in found.metadata)
+    assert (await api.get(child)).metadata["finalizers"] == ["foregroundDeletion"]
+    await api.merge(grandchild, {"metadata": {"finalizers": None}})
+    for path in (grandchild, child, owner):
+        await api.until_gone(path)
+
+
+async def test_in_the_foreground_another_owner_keeps_an_object(api: Talk) -> None:
+    owners = [await api.create("configmaps", config(name)) for name in ("first", "second")]
+    references = [owned_by(owner, is_blocking=True) for owner in owners]
+    await api.create("configmaps", config("child", ownerReferences=references))
+    await api.delete(api.at("configmaps", "first"), {"propagationPolicy": "Foreground"})
+    await api.until_gone(api.at("configmaps", "first"))
+    kept = (await api.get(api.at("configmaps", "child"))).metadata
+    assert [each["name"] for each in kept["ownerReferences"]] == ["second"]
+    assert "deletionTimestamp" not in kept
+
+
+@pytest.mark.parametrize("references", [None, "unblocked"])
+async def test_who_stops_blocking_is_no_longer_waited_for(api: Talk, references: Any) -> None:
+    owner, child = await family(api, is_blocking=True)
+    await api.merge(child, {"metadata": {"finalizers": ["x.io/a"]}})
+    await api.delete(owner, {"propagationPolicy": "Foreground"})
+    await api.until(child, lambda found: "deletionTimestamp" in found.metadata)
+    others = [owned_by(await api.get(owner))] if references else None
+    await api.merge(child, {"metadata": {"ownerReferences": others}})
+    await api.until_gone(owner)
+
+
+async def test_who_takes_the_finalizer_away_ends_the_waiting(api: Talk) -> None:
+    owner, child = await family(api, is_blocking=True)
+    await api.merge(child, {"metadata": {"finalizers": ["x.io/a"]}})
+    await api.delete(owner, {"propagationPolicy": "Foreground"})
+    await api.merge(owner, {"metadata": {"finalizers": None}})
+    await api.until_gone(owner)
+    await api.until(child, lambda found: "deletionTimestamp" in found.metadata)
+
+
+@pytest.mark.parametrize(("policy", "is_kept"), [("Foreground", False), ("Orphan", True), ("Background", True)])
+async def test_a_finalizer_of_its_own_holds_the_owner_only(api: Talk, policy: str, is_kept: bool) -> None:
+    owner, child = await family(api, is_blocking=True)
+    await api.merge(owner, {"metadata": {"finalizers": ["x.io/own"]}})
+    await api.delete(owner, {"propagationPolicy": policy})
+    await api.until(owner, lambda found: found.metadata["finalizers"] == ["x.io/own"])
+    if is_kept:
+        assert "deletionTimestamp" not in (await api.get(child)).metadata
+    else:
+        await api.until_gone(child)
+
+
+@pytest.mark.parametrize(("finalizer", "is_kept"), [("orphan", True), ("foregroundDeletion", False)])
+async def test_a_dependent_knows_what_becomes_of_its_own(api: Talk, finalizer: str, is_kept: bool) -> None:
+    owner, child = await family(api)
+    await api.merge(child, {"metadata": {"finalizers": [finalizer]}})
+    reference = owned_by(await api.get(child), is_blocking=True)
+    await api.create("configmaps", config("grandchild", ownerReferences=[reference]))
+    await api.delete(owner, {"propagationPolicy": "Background"})
+    await api.until_gone(child)
+    assert ((await api.get(api.at("configmaps", "grandchild"))).status == 200) is is_kept
+
+
+async def test_a_custom_owner_waits_for_its_pods(api: Talk) -> None:
+    owner = await api.create("podcliques", clique("owner"))
+    await api.create("pods", pod("child", spec=BOUND, ownerReferences=[owned_by(owner, is_blocking=True)]))
+    await api.delete(api.at("podcliques", "owner"), {"propagationPolicy": "Foreground"})
+    await api.until(api.at("pods", "child"), lambda found: "deletionTimestamp" in found.metadata)
+    assert (await api.get(api.at("podcliques", "owner"))).status == 200
+    await api.delete(api.at("pods", "child"), {"gracePeriodSeconds": 0})
+    await api.until_gone(api.at("podcliques", "owner"))
+
+
 async def test_the_older_words_mean_the_same(api: Talk) -> None:
     owner, child = await family(api)
     assert (await api.delete(owner, {"orphanDependents": True})).metadata["finalizers"] == ["orphan"]
@@ -392,3 +817,101 @@ async def test_a_custom_owner_owns_pods(api: Talk) -> None:
     await api.create("pods", pod("child", ownerReferences=[owned_by(owner)]))
     await api.delete(api.at("podcliques", "owner"))
     await api.until_gone(api.at("pods", "child"))
+
+
+# Namespaces
+
+
+async def test_a_namespace_that_leaves_takes_nothing_new(api: Talk) -> None:
+    await api.create("configmaps", config("a", finalizers=["x.io/a"]))
+    answer = await api.delete(api.at("namespaces", api.namespace))
+    assert (answer.status, answer.body["status"]["phase"]) == (200, "Terminating")
+    answer = await api.post(api.at("configmaps"), config("b"))
+    assert answer.refusal[0:2] == (403, "Forbidden")
+    assert answer.details is not None
+    assert answer.details["causes"][0]["reason"] == "NamespaceTerminating"
+    assert (await api.merge(api.at("configmaps", "a"), {"data": {"x": "y"}})).status == 200
+
+
+async def test_a_namespace_that_leaves_says_what_is_left(api: Talk) -> None:
+    await api.create("configmaps", config("a", finalizers=["x.io/a"]))
+    await api.create("configmaps", config("b", finalizers=["x.io/a", "x.io/b"]))
+    await api.create("podcliques", clique("c", finalizers=["x.io/a"]))
+    path = api.at("namespaces", api.namespace)
+    await api.delete(path)
+    answer = await api.until(path, lambda found: found.body["status"].get("conditions"))
+    conditions = answer.body["status"]["conditions"]
+    assert all(condition.pop("lastTransitionTime") > "2026" for condition in conditions)
+    assert conditions == [
+        {
+            "type": "NamespaceDeletionDiscoveryFailure",
+            "status": "False",
+            "reason": "ResourcesDiscovered",
+            "message": "All resources successfully discovered",
+        },
+        {
+            "type": "NamespaceDeletionGroupVersionParsingFailure",
+            "status": "False",
+            "reason": "ParsedGroupVersions",
+            "message": "All legacy kube types successfully parsed",
+        },
+        {
+            "type": "NamespaceDeletionContentFailure",
+            "status": "False",
+            "reason": "ContentDeleted",
+            "message": "All content successfully deleted, may be waiting on finalization",
+        },
+        {
+            "type": "NamespaceContentRemaining",
+            "status": "True",
+            "reason": "SomeResourcesRemain",
+            "message": (
+                "Some resources are remaining: configmaps. has 2 resource instances, podcliques.grove.io has 1 "
+                "resource instances"
+            ),
+        },
+        {
+            "type": "NamespaceFinalizersRemaining",
+            "status": "True",
+            "reason": "SomeFinalizersRemain",
+            "message": (
+                "Some content in the namespace has finalizers remaining: x.io/a in 3 resource instances, x.io/b in 1 "
+                "resource instances"
+            ),
+        },
+    ]
+    for plural, name in (("configmaps", "a"), ("configmaps", "b"), ("podcliques", "c")):
+        await api.merge(api.at(plural, name), {"metadata": {"finalizers": None}})
+    await api.until_gone(path)
+
+
+async def test_a_namespace_waits_for_finalizers_of_its_own(api: Talk) -> None:
+    name = f"{api.namespace}-own"
+    path = api.at("namespaces", name)
+    await api.create("namespaces", {"metadata": {"name": name, "finalizers": ["x.io/a"]}})
+    await api.delete(path)
+    answer = await api.until(path, lambda found: found.spec == {})
+    assert answer.metadata["finalizers"] == ["x.io/a"]
+    await api.merge(path, {"metadata": {"finalizers": None}})
+    assert (await api.get(path)).status == 404
+
+
+async def test_a_dry_run_deletes_no_namespace(api: Talk) -> None:
+    answer = await api.delete(api.at("namespaces", api.namespace), dryRun="All")
+    assert answer.body["status"]["phase"] == "Terminating"
+    assert (await api.get(api.at("namespaces", api.namespace))).body["status"]["phase"] == "Active"
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+async def test_some_namespaces_stay(api: Talk, name: str) -> None:
+    assert (await api.delete(api.at("namespaces", name))).refusal == (
+        403, "Forbidden", f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "finalizer"), [("Orphan", "orphan"), ("Foreground", "foregroundDeletion")])
+async def test_a_namespace_takes_a_policy_too(api: Talk, policy: str, finalizer: str) -> None:
+    path = api.at("namespaces", api.namespace)
+    answer = await api.delete(path, {"propagationPolicy": policy})
+    assert answer.metadata["finalizers"] == [finalizer]
+    await api.until_gone(path)

@@ -112,6 +112,15 @@ async def test_a_list_as_new_as_the_past_is_the_present(talk: Talk, past: Past) 
     assert (await talk.get(talk.at("configmaps"), **query)).names == ["a", "b", "bb", "c"]
 
 
+async def test_a_watch_that_begins_with_a_list_does_so_from_any_past(talk: Talk, past: Past) -> None:
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    async with talk.watch(
+        talk.at("configmaps"), resourceVersion=past.version, labelSelector="mine", timeoutSeconds="5", **query
+    ) as watched:
+        seen = [await watched.next() for _ in range(5)]
+    assert seen == [*(("ADDED", name) for name in ("a", "b", "bb", "c")), ("BOOKMARK", "")]
+
+
 async def test_a_list_that_was_begun_in_the_past_can_go_on_in_the_present(talk: Talk, past: Past) -> None:
     path = talk.at("configmaps")
     answer = await talk.get(path, limit="2", labelSelector="mine", **{"continue": past.token})

@@ -1,4 +1,4 @@
-"""An embedded cluster made of its parts: API server, scheduler, kubelet, node care, garbage collection. Wiring only.
+"""An embedded cluster made of its parts: API server, scheduler, kubelet, node care, other controllers. Wiring only.
 
 No operator: that is not part of a cluster. Serving it to others is `http/`; the simulator wires its own, with faults.
 """
@@ -11,6 +11,7 @@ from typing import assert_never
 from grove.api.admission import AdmissionControl
 from grove.clock import Clock
 from grove.cluster.bound import BoundPods
+from grove.cluster.disruption_budgets import DisruptionBudgets
 from grove.cluster.furnished_namespaces import FurnishedNamespaces
 from grove.cluster.garbage import GarbageCollector
 from grove.cluster.inprocess import InProcessTransport
@@ -71,6 +72,7 @@ class EmbeddedCluster:
             Scheduler(self.client(), clock, self._chance()).run(),
             GarbageCollector(self.server).run(),
             FurnishedNamespaces(self.server, root_ca=self.root_ca).run(),
+            DisruptionBudgets(self.server).run(),
         ]
         match self._kubelet:
             case KubeletKind.SIMULATED:

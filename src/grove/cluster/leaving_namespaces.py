@@ -1,13 +1,31 @@
-"""Namespaces that are being deleted: everything in them is deleted first, then they go."""
+"""Namespaces that are being deleted: everything in them is deleted first, then they go. Until then they say why not."""
 
 import msgspec
 
+from grove.api.meta import JsonObject
 from grove.cluster.caretaker import Rounds
 from grove.cluster.resources import NAMESPACES
 from grove.cluster.server import ApiServer
 from grove.cluster.server.callers import NAMESPACE_CONTROLLER
-from grove.cluster.store import Change, ChangeType, Entry
-from grove.kube.transport import Request
+from grove.cluster.server.conditions import with_condition
+from grove.cluster.server.metadata import wire_time
+from grove.cluster.store import Change, ChangeType, Entry, Table
+from grove.kube.transport import MERGE_PATCH, Request
+
+# What can go wrong on a real cluster, and cannot here.
+_WELL = (
+    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+    (
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    (
+        "NamespaceDeletionContentFailure",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+)
 
 
 class LeavingNamespaces(Rounds):
@@ -38,13 +56,55 @@ class LeavingNamespaces(Rounds):
         if namespace is None:
             return
         is_empty = True
-        for table in list(self._server.store.tables()):
-            for entry in list(table.entries(name)) if table.served.namespaced else ():
+        for table in self._tables():
+            for entry in list(table.entries(name)):
                 is_empty = False
                 if "deletionTimestamp" not in entry.obj["metadata"]:
                     request = Request(method="DELETE", path=table.served.path(name, entry.name))
                     await self._caretaker.write(request, name)
-        if is_empty:
+        if not is_empty:
+            await self._report(name)
+        else:
             body = msgspec.json.encode({**namespace.obj, "spec": {**namespace.obj["spec"], "finalizers": []}})
             request = Request(method="PUT", path=f"{NAMESPACES.path('', name)}/finalize", body=body)
             await self._caretaker.write(request, name)
+
+    async def _report(self, name: str) -> None:
+        """Tell what is still there, if it is not what was told last."""
+        namespace = self._namespaces.find("", name)
+        if namespace is None:
+            return
+        remaining: dict[str, int] = {}
+        finalizers: dict[str, int] = {}
+        for table in self._tables():
+            for entry in table.entries(name):
+                resource = f"{table.served.plural}.{table.served.group}"
+                remaining[resource] = remaining.get(resource, 0) + 1
+                for finalizer in entry.obj["metadata"].get("finalizers", ()):
+                    finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
+        before = namespace.obj.get("status") or {}
+        status = _status(before, remaining, finalizers, wire_time(self._server.clock.now()))
+        if remaining and status != before:
+            path, body = f"{NAMESPACES.path('', name)}/status", msgspec.json.encode({"status": status})
+            await self._caretaker.write(Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH), name)
+
+    def _tables(self) -> list[Table]:
+        return [table for table in self._server.store.tables() if table.served.namespaced]
+
+
+def _status(status: JsonObject, remaining: dict[str, int], finalizers: dict[str, int], now: str) -> JsonObject:
+    for type_, reason, message in _WELL:
+        status = with_condition(status, _condition(type_, "False", reason, message, now))
+    shown = ", ".join(f"{resource} has {count} resource instances" for resource, count in sorted(remaining.items()))
+    content = ("SomeResourcesRemain", f"Some resources are remaining: {shown}")
+    status = with_condition(status, _condition("NamespaceContentRemaining", "True", *content, now))
+    if not finalizers:
+        done = ("ContentHasNoFinalizers", "All content-preserving finalizers finished")
+        return with_condition(status, _condition("NamespaceFinalizersRemaining", "False", *done, now))
+    shown = ", ".join(f"{finalizer} in {count} resource instances" for finalizer, count in sorted(finalizers.items()))
+    held = ("SomeFinalizersRemain", f"Some content in the namespace has finalizers remaining: {shown}")
+    return with_condition(status, _condition("NamespaceFinalizersRemaining", "True", *held, now))
+
+
+def _condition(type_: str, status: str, reason: str, message: str, now: str) -> JsonObject:
+    return {"type": type_, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}

@@ -131,7 +131,21 @@ class Note(msgspec.Struct, frozen=True, gc=False):
             return self.new
         asked = self.given.get("spec") or {}
         spec = {name: value for name, value in self.new["spec"].items() if name not in names}
-        return {**self.new, "spec": {**spec, **{name: asked[name] for name in names if name in asked}}}
+        wanted = {**spec, **{name: asked[name] for name in names if name in asked}}
+        if wanted.get("ports"):
+            wanted["ports"] = _without_drawn_ports(wanted["ports"], asked.get("ports"))
+        return {**self.new, "spec": wanted}
+
+
+def _without_drawn_ports(ports: list[JsonObject], asked: Any) -> list[JsonObject]:
+    """Of a service: without ports on the nodes that nobody asked for."""
+    if not isinstance(asked, list) or len(asked) != len(ports):
+        # A webhook had its say; whose is what can no longer be told.
+        return ports
+    return [
+        port if given.get("nodePort") else {field: value for field, value in port.items() if field != "nodePort"}
+        for port, given in zip(ports, asked, strict=True)
+    ]
 
 
 class Ownership:

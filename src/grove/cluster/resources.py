@@ -80,8 +80,17 @@ SERVED = tuple(
             plural="horizontalpodautoscalers",
             kind="HorizontalPodAutoscaler",
             has_status=True,
+            has_generation=True,
         ),
         Served(group="apps", plural="controllerrevisions", kind="ControllerRevision"),
+        Served(
+            group="policy",
+            plural="poddisruptionbudgets",
+            kind="PodDisruptionBudget",
+            has_status=True,
+            has_generation=True,
+            allows_blind_update=False,
+        ),
         Served(
             group="scheduling.k8s.io",
             plural="priorityclasses",
@@ -126,6 +135,9 @@ SERVED = tuple(
     )
 )
 
+# How many replicas an object has, whatever its kind: seen through a subresource only.
+SCALES = derived(Served(group="autoscaling", plural="scales", kind="Scale"))
+
 BY_QUALIFIED = {served.qualified: served for served in SERVED}
 
 NAMESPACES = BY_QUALIFIED["namespaces"]
@@ -133,5 +145,6 @@ NODES = BY_QUALIFIED["nodes"]
 EVENTS = BY_QUALIFIED["events"]
 PODS = BY_QUALIFIED["pods"]
 RESOURCE_QUOTAS = BY_QUALIFIED["resourcequotas"]
+BUDGETS = BY_QUALIFIED["poddisruptionbudgets.policy"]
 PRIORITY_CLASSES = BY_QUALIFIED["priorityclasses.scheduling.k8s.io"]
 DEFINITIONS = BY_QUALIFIED["customresourcedefinitions.apiextensions.k8s.io"]

@@ -11,7 +11,7 @@ Not here: who may write what (`server/`), and how versions survive a restart (`v
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -22,6 +22,8 @@ from grove.errors import require
 
 # Changes of one kind that watches can go back to.
 HISTORY = 100_000
+# How deeply an object may be nested.
+DEEPEST = 200
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -109,6 +111,10 @@ class Keeper(Protocol):
 
 class NotKeptError(Exception):
     """A write could not be kept, and is undone. Whoever keeps the cluster's data acts: the message says on what."""
+
+
+class TooDeepError(Exception):
+    """Nothing was stored: whoever reads an object must not run out of stack. The client must send something flatter."""
 
 
 class Storage:
@@ -223,7 +229,11 @@ class Storage:
     def _next(self, namespace: str, name: str, obj: JsonObject, ownership: Ownership) -> Entry:
         revision = self.revision + 1
         stamped = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
-        entry = Entry(namespace, name, stamped, _encode(stamped), revision, ownership)
+        data = _encode(stamped)
+        # Every level has two brackets; most objects do not have that many.
+        if len(data) > 2 * DEEPEST and data.count(b"{") + data.count(b"[") > DEEPEST and _is_too_deep(stamped):
+            raise TooDeepError(f"{name} is nested more than {DEEPEST} levels deep")
+        entry = Entry(namespace, name, stamped, data, revision, ownership)
         # Not before: an object that cannot be encoded was no write.
         self.revision = revision
         return entry
@@ -237,6 +247,16 @@ class Storage:
         else:
             table.hidden_count += 1
             self.keeper.record(change)
+
+
+def _is_too_deep(obj: JsonObject) -> bool:
+    level: list[Any] = [obj]
+    for _ in range(DEEPEST):
+        children = (child for each in level for child in (each.values() if isinstance(each, dict) else each))
+        level = [child for child in children if isinstance(child, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def draft(namespace: str, name: str, obj: JsonObject, revision: int, ownership: Ownership = UNOWNED) -> Entry:

@@ -105,6 +105,8 @@ def test_projected_and_downward_volumes_tell_a_pod_of_itself() -> None:
         ]
         sources = [{"configMap": {"name": "c"}}, {"secret": {"name": "s"}}, {"downwardAPI": {"items": items}}]
         metadata = {"labels": {"a": "b"}}
+        # A pod on a node carries the zone of that node.
+        labels = 'a="b"\ntopology.kubernetes.io/zone="zone-0"\n'
         text = await cluster.output(
             "a",
             "sh",
@@ -113,11 +115,11 @@ def test_projected_and_downward_volumes_tell_a_pod_of_itself() -> None:
             metadata=metadata,
             **mounted({"projected": {"sources": sources}}),
         )
-        assert text == '==> cpu <==\n8\n==> key <==\nk3y\n==> labels <==\na="b"\n==> one <==\n1\n'
+        assert text == "==> cpu <==\n8\n==> key <==\nk3y\n==> labels <==\n" + labels + "==> one <==\n1\n"
         text = await cluster.output(
             "b", "cat", "/data/labels", metadata=metadata, **mounted({"downwardAPI": {"items": items}})
         )  # fmt: skip
-        assert text == 'a="b"\n'
+        assert text == labels
 
     run_processes(story)
 

@@ -7,11 +7,13 @@ header that must name this machine (a page whose name was re-bound to 127.0.0.1 
 import asyncio
 import logging
 from typing import Any
+from urllib.parse import unquote
 
 import structlog
 from aiohttp import web
 from aiohttp.client_exceptions import ClientConnectionResetError
 from aiohttp.http_parser import RawRequestMessage
+from aiohttp.web_protocol import RequestPayloadError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from grove.clock import LoopClock
@@ -36,6 +38,7 @@ ADDRESS = "127.0.0.1"
 LARGEST_BODY = 3 * 1024 * 1024
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _JSON = "application/json"
+_EXTRA = "impersonate-extra-"
 _SHUTDOWN_SECONDS = 0.2
 
 
@@ -81,7 +84,13 @@ class HttpApi:
     async def start(self) -> None:
         """Raises `OSError` when the port is taken."""
         server = web.Server(
-            self._answer, request_factory=_make_request, handler_cancellation=True, access_log=None, logger=_WIRE
+            self._answer,
+            request_factory=_make_request,
+            handler_cancellation=True,
+            access_log=None,
+            logger=_WIRE,
+            # A real server takes a body for what it is, whatever its encoding is said to be.
+            auto_decompress=False,
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
         await self._runner.setup()
@@ -120,21 +129,23 @@ class HttpApi:
         if _host_name(headers.get("Host", "")) not in _LOOPBACK:
             raise RefusedError(403, "Forbidden", "this API answers to 127.0.0.1 and localhost only: check the Host")
         scheme, _, token = headers.get("Authorization", "").partition(" ")
-        identity = self._server.authenticator.identify(token) if scheme == "Bearer" else None
+        identity = self._server.authenticator.identify(token) if scheme.lower() == "bearer" else None
         if identity is None:
             raise RefusedError(401, "Unauthorized", "Unauthorized")
         return self._impersonated(headers, identity.caller)
 
     def _impersonated(self, headers: CIMultiDictProxy[str], caller: Caller) -> Caller:
         """Whoever may do everything may also act as somebody else, as `kubectl --as` asks for."""
-        name, groups = headers.get("Impersonate-User", ""), tuple(headers.getall("Impersonate-Group", ()))
+        name = _text(headers, "Impersonate-User")
+        groups = tuple(map(_readable, headers.getall("Impersonate-Group", ())))
+        uid, extra = _text(headers, "Impersonate-Uid"), _impersonated_extra(headers)
         if not name:
-            if groups:
-                raise RefusedError(400, "BadRequest", "groups are impersonated together with a user name only")
+            if groups or uid or extra:
+                raise RefusedError(400, "BadRequest", "groups and the like are impersonated with a user name only")
             return caller
         if not caller.is_unrestricted:
             raise RefusedError(403, "Forbidden", f'User "{caller.name}" cannot impersonate anybody here', {})
-        return impersonated(name, groups)
+        return impersonated(name, groups, uid, extra)
 
     async def _stream(self, http: web.BaseRequest, request: Request) -> web.StreamResponse:
         try:
@@ -166,20 +177,43 @@ async def _read(http: web.BaseRequest) -> Request:
     except web.HTTPRequestEntityTooLarge:
         message = f"Request entity too large: limit is {LARGEST_BODY}"
         raise RefusedError(413, "RequestEntityTooLarge", message) from None
+    except RequestPayloadError:
+        raise RefusedError(400, "BadRequest", "the body ends before its end, or is not as it was announced") from None
     url, headers = http.rel_url, http.headers
     return Request(
         method=http.method,
         path=url.path,
         query=dict(url.query) if url.raw_query_string else {},
         body=body,
-        content_type=headers.get("Content-Type", _JSON),
-        accept=headers.get("Accept", ""),
-        program=headers.get("User-Agent") or "unknown",
+        content_type=_text(headers, "Content-Type", _JSON),
+        accept=_text(headers, "Accept"),
+        program=_text(headers, "User-Agent") or "unknown",
     )
 
 
+def _text(headers: CIMultiDictProxy[str], name: str, default: str = "") -> str:
+    return _readable(headers.get(name, default))
+
+
+def _readable(value: str) -> str:
+    """Bytes that are no text can be neither stored nor told."""
+    return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _impersonated_extra(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:
+    """`Impersonate-Extra-KEY`, the key in lower case and escaped as in a path."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, value in headers.items():
+        if name.lower().startswith(_EXTRA):
+            key = unquote(name.lower().removeprefix(_EXTRA))
+            found[key] = (*found.get(key, ()), _readable(value))
+    return found
+
+
 def _to_http(response: Response) -> web.Response:
-    return web.Response(status=response.status, body=response.body, headers=_headers(response.headers))
+    # An object ends with its line, as real servers have it: people read it in terminals.
+    body = response.body if "Content-Type" in response.headers or not response.body else response.body + b"\n"
+    return web.Response(status=response.status, body=body, headers=_headers(response.headers))
 
 
 def _headers(given: Any) -> CIMultiDict[str]:

@@ -11,6 +11,8 @@ import msgspec
 from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
 
 _MOST_OPERATIONS = 10_000
+_LONGEST_INDEX = 18
+_MOST_COPIED_BYTES = 3 * 1024 * 1024
 
 
 class _Operation(msgspec.Struct, frozen=True):
@@ -22,7 +24,13 @@ class _Operation(msgspec.Struct, frozen=True):
 
 def apply_json_patch(document: Any, patch: Any) -> Any:
     """All operations or none. `PatchInvalidError`: this is no patch; `PatchConflictError`: it does not fit."""
+    copied = 0
     for operation in _read(patch):
+        if operation.op == "copy":
+            # What is copied into itself doubles with every operation.
+            copied += len(msgspec.json.encode(_find_or_null(document, _source(operation))))
+            if copied > _MOST_COPIED_BYTES:
+                raise PatchConflictError("Unable to complete the copy, the accumulated size increase is too large")
         document = _apply(document, operation)
     return document
 
@@ -109,10 +117,9 @@ def _child(container: Any, step: str) -> Any:
 def _index(container: list[Any], step: str) -> int:
     if not step.isascii() or not step.isdigit() or (len(step) > 1 and step.startswith("0")):
         raise PatchConflictError(f"{step} is not an index of a list")
-    index = int(step)
-    if index >= len(container):
-        raise PatchConflictError(f"index {index} is out of bounds: the list has {len(container)}")
-    return index
+    if len(step) > _LONGEST_INDEX or int(step) >= len(container):
+        raise PatchConflictError(f"index {step} is out of bounds: the list has {len(container)}")
+    return int(step)
 
 
 def _add(document: Any, path: list[str], value: Any) -> Any:

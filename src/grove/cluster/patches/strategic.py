@@ -10,6 +10,8 @@ from grove.cluster.patches import PatchInvalidError
 
 # Lists of plain values that are merged as sets.
 _AS_SET = ""
+# Objects that are taken as a whole.
+_AS_WHOLE = "$replace"
 
 _METADATA = {"metadata.ownerReferences": "uid", "metadata.finalizers": _AS_SET}
 _CONTAINER_LISTS = {
@@ -37,6 +39,7 @@ _MERGE_KEYS: dict[str, dict[str, str]] = {
     "Service": {"spec.ports": "port", "status.conditions": "type"},
     "ServiceAccount": {"secrets": "name"},
     "HorizontalPodAutoscaler": {"status.conditions": "type"},
+    "PodDisruptionBudget": {"spec.selector": _AS_WHOLE, "status.conditions": "type"},
 }
 
 _DIRECTIVE = "$patch"
@@ -81,7 +84,7 @@ def _set(result: JsonObject, key: str, value: Any) -> None:
 
 def _merged_value(keys: dict[str, str], path: str, current: Any, value: Any, patch: JsonObject) -> Any:
     if isinstance(value, dict):
-        return _merge(keys, path, current, value)
+        return value if keys.get(path) == _AS_WHOLE else _merge(keys, path, current, value)
     if not isinstance(value, list) or path not in keys:
         return value
     order = patch.get(_ORDER + path.rpartition(".")[2])

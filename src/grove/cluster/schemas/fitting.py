@@ -5,6 +5,7 @@ A schema that cannot be said as a type has no shape here, and its values take th
 """
 
 import re
+from contextlib import suppress
 from datetime import datetime
 from types import GenericAlias
 from typing import Annotated, Any, Literal
@@ -22,6 +23,7 @@ from grove.cluster.schemas.keywords import (
     PRESERVE,
     key_of,
 )
+from grove.cluster.schemas.matching import is_harmless
 from grove.cluster.schemas.patterns import in_python
 
 _BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
@@ -80,7 +82,9 @@ class Types:
     def shape_of(self, schema: JsonObject) -> Shape | None:
         """None: only the slow way tells."""
         try:
-            return Shape(type=self._of(schema), keyed=_keyed(schema))
+            type_ = self._of(schema)
+            _check_type(type_)
+            return Shape(type=type_, keyed=_keyed(schema))
         except (UnfitError, TypeError, ValueError):
             return None
 
@@ -141,6 +145,12 @@ class Types:
         return msgspec.defstruct("Fitting", fields, kw_only=True, forbid_unknown_fields=True, rename=names, gc=False)
 
 
+def _check_type(type_: Any) -> None:
+    """Raises `TypeError` now and not with the first value: an enumeration of nothing, or of what msgspec cannot say."""
+    with suppress(msgspec.ValidationError):
+        msgspec.convert(None, type_)
+
+
 def _text_type(schema: JsonObject) -> Any:
     if "enum" in schema:
         return Literal[tuple(schema["enum"])]
@@ -151,6 +161,8 @@ def _text_type(schema: JsonObject) -> Any:
         raise UnfitError
     limits: dict[str, Any] = {mine: schema[theirs] for mine, theirs in _LENGTHS.items() if theirs in schema}
     if "pattern" in schema:
+        if not is_harmless(schema["pattern"]):
+            raise UnfitError
         limits["pattern"] = _inline(in_python(schema["pattern"]))
     return Annotated[str, msgspec.Meta(**limits)]
 

@@ -20,7 +20,7 @@ from grove.cluster.schemas.keywords import (
     PRESERVE,
     VALIDATIONS,
 )
-from grove.cluster.schemas.patterns import PatternError, compiled
+from grove.cluster.schemas.matching import pattern_problem
 from grove.cluster.schemas.rule_checks import default_rule_errors, rule_errors
 from grove.cluster.schemas.shaping import Shaping
 from grove.cluster.schemas.validating import NOWHERE, value_errors
@@ -143,12 +143,9 @@ def _word_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
         detail = "additionalProperties and properties are mutual exclusive"
         yield forbidden(f"{path}.additionalProperties", detail)
     yield from _type_word_errors(schema, path)
-    if isinstance(pattern := schema.get("pattern"), str):
-        try:
-            compiled(pattern)
-        except PatternError as problem:
-            detail = f"must be a valid regular expression, but isn't: error parsing regexp: {problem}"
-            yield invalid(f"{path}.pattern", pattern, detail)
+    if isinstance(pattern := schema.get("pattern"), str) and (problem := pattern_problem(pattern)):
+        detail = f"must be a valid regular expression, but isn't: error parsing regexp: {problem}"
+        yield invalid(f"{path}.pattern", pattern, detail)
     if schema.get(PRESERVE) is False:
         yield invalid(f"{path}.{PRESERVE}", False, "must be true or undefined")
     yield from _map_type_errors(schema, path)

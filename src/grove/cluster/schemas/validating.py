@@ -20,7 +20,7 @@ from grove.cluster.schemas.keywords import (
     key_of,
     type_name,
 )
-from grove.cluster.schemas.patterns import compiled
+from grove.cluster.schemas.matching import is_match
 
 _BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -232,7 +232,7 @@ def _length_errors(value: str, schema: JsonObject, path: str) -> list[FieldError
         return [FieldError(path=path, kind=ErrorKind.TOO_LONG, detail=detail)]
     if len(value) < schema.get("minLength", 0):
         return [invalid(path, value, f"{path} in body should be at least {schema['minLength']} chars long")]
-    if "pattern" in schema and not compiled(schema["pattern"]).search(value):
+    if "pattern" in schema and not is_match(schema["pattern"], value):
         return [invalid(path, value, f"{path} in body should match '{schema['pattern']}'")]
     return []
 

@@ -12,8 +12,8 @@ from grove.api.fielderrors import required
 from grove.api.meta import JsonObject
 from grove.cluster.managed_fields import Ownership, blank_object, ignored_fields, merge_type
 from grove.cluster.patches.apply import without_empties
-from grove.cluster.patches.compare import field_set, type_problem
-from grove.cluster.patches.field_sets import intersection, set_of
+from grove.cluster.patches.compare import compare, field_set, type_problem
+from grove.cluster.patches.field_sets import difference, intersection, set_of, union
 from grove.cluster.patches.ownership import (
     APPLY,
     FIRST_APPLY,
@@ -183,7 +183,9 @@ def _without_own(type_: Type, live: JsonObject, refused: ApplyConflictError) -> 
         last = msgspec.json.decode(annotations.get(LAST_APPLIED, ""))
     except msgspec.DecodeError:
         return refused
-    own = field_set(type_, last)
+    # What somebody changed since then is no longer what kubectl applied.
+    change = compare(type_, last, live)
+    own = difference(field_set(type_, last), union(change.taken, change.removed))
     others = []
     for each in refused.conflicts:
         if not intersection(set_of(each.path), own):

@@ -10,6 +10,7 @@ from grove.cluster.server.context import Context
 from grove.cluster.server.read import find_entry
 from grove.cluster.server.status_errors import RefusedError, bad_request, conflict, invalid_kind, other_uid
 from grove.cluster.server.targets import Target
+from grove.cluster.server.topology_labels import on_node
 from grove.cluster.server.webhook_writes import admit_binding
 from grove.kube.transport import Request, Response
 
@@ -43,7 +44,7 @@ def bind(context: Context, target: Target, request: Request) -> Response:
     pod = entry.obj
     _check(target, pod, binding)
     admit_binding(context, target, msgspec.to_builtins(binding), is_dry=is_dry_run(request))
-    metadata = pod["metadata"]
+    metadata = on_node(context, pod["metadata"], binding.target.name)
     if binding.metadata.annotations:
         metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **binding.metadata.annotations}}
     bound = {

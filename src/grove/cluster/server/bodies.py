@@ -19,6 +19,7 @@ from grove.cluster.server.status_errors import (
     unrecognized,
     unsupported_media_type,
 )
+from grove.cluster.server.switches import is_on, switch
 from grove.kube.transport import APPLY_PATCH, Request
 
 _JSON = "application/json"
@@ -47,9 +48,7 @@ def decode_patch(request: Request) -> Any:
 
 def read_object(served: Served, request: Request) -> JsonObject:
     """The object in the body, of the kind the path says. Built-in kinds may leave out what the path says anyway."""
-    content_type = request.content_type.partition(";")[0]
-    if content_type != _JSON:
-        raise unsupported_media_type((_JSON,) if served.is_custom else (_JSON, _PROTOBUF))
+    check_is_json(served, request)
     obj = decode_object(served.kind, request)
     if served.is_custom:
         _check_custom_head(served, obj, request.body)
@@ -57,6 +56,12 @@ def read_object(served: Served, request: Request) -> JsonObject:
     if not served.is_custom and b"null" in request.body:
         obj = without_nulls(obj)
     return as_kind(served, obj)
+
+
+def check_is_json(served: Served, request: Request) -> None:
+    """Raises 415."""
+    if request.content_type.partition(";")[0] != _JSON:
+        raise unsupported_media_type((_JSON,) if served.is_custom else (_JSON, _PROTOBUF))
 
 
 def _check_custom_head(served: Served, obj: JsonObject, body: bytes) -> None:
@@ -181,17 +186,17 @@ def is_apply(request: Request) -> bool:
 
 
 def is_forced(request: Request) -> bool:
-    return request.query.get("force", "false").lower() not in ("false", "0")
+    return is_on(request.query, "force")
 
 
 def is_dry_run(request: Request) -> bool:
     """All of a dry run but the storing happens."""
     if not request.query:
         return False
-    wish = request.query.get("dryRun", "")
-    if wish not in ("", "All"):
+    wish = request.query.get("dryRun")
+    if wish not in (None, "All"):
         raise invalid_options(_OPTIONS[request.method], not_supported("dryRun", [wish], ("All",)))
-    return wish == "All"
+    return wish is not None
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
@@ -207,30 +212,63 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
     propagation_policy: str | None = None
     orphan_dependents: bool | None = None
     dry_run: list[str] | None = None
+    # Of an object that cannot be read any more: here there is none.
+    ignore_store_read_error_with_cluster_breaking_potential: bool | None = None
+
+    @property
+    def is_unsafe(self) -> bool:
+        return bool(self.ignore_store_read_error_with_cluster_breaking_potential)
 
 
+UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 _delete_options = msgspec.json.Decoder(DeleteOptions)
-_IS_WHOLE = re.compile(r"[-+]?[0-9]{1,18}", re.ASCII)
+_WHOLE = re.compile(r"([-+]?)0*([0-9]+)", re.ASCII)
+_MOST_DIGITS = 19
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 def read_delete_options(request: Request) -> DeleteOptions:
     """From the body; without one, as a shorthand, from the query."""
     options = _options_in_body(request) if request.body else _options_in_query(request)
+    check_delete_options(options)
+    return options
+
+
+def check_delete_options(options: DeleteOptions) -> None:
+    """Raises 422 for what makes no sense."""
     policy = options.propagation_policy
-    if options.dry_run and options.dry_run != ["All"]:
+    if any(wish != "All" for wish in options.dry_run or ()):
         raise invalid_options("DeleteOptions", not_supported("dryRun", options.dry_run, ("All",)))
     if policy not in (None, *_POLICIES):
         raise invalid_options("DeleteOptions", not_supported("propagationPolicy", policy, (*_POLICIES, "nil")))
     if policy is not None and options.orphan_dependents is not None:
         problem = "orphanDependents and deletionPropagation cannot be both set"
         raise invalid_options("DeleteOptions", invalid("propagationPolicy", policy, problem))
-    return options
+    if options.is_unsafe:
+        _check_unsafe_options(options)
+
+
+def _check_unsafe_options(options: DeleteOptions) -> None:
+    others = {
+        "propagationPolicy": options.propagation_policy,
+        "orphanDependents": options.orphan_dependents,
+        "gracePeriodSeconds": options.grace_period_seconds,
+        "preconditions": options.preconditions,
+    }
+    errors = [
+        invalid(UNSAFE, True, f"cannot be set together with .{name}")
+        for name, value in others.items()
+        if value is not None
+    ]
+    if errors:
+        raise invalid_options("DeleteOptions", *errors)
 
 
 def _options_in_body(request: Request) -> DeleteOptions:
     try:
         options = _delete_options.decode(request.body)
+    except msgspec.ValidationError as problem:
+        raise bad_request(f"json: {problem}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise bad_request(f"{_NO_JSON}: {problem}") from None
     if options.kind not in (None, "", "DeleteOptions"):
@@ -240,17 +278,19 @@ def _options_in_body(request: Request) -> DeleteOptions:
 
 def _options_in_query(request: Request) -> DeleteOptions:
     grace = request.query.get("gracePeriodSeconds")
-    orphan = request.query.get("orphanDependents")
     return DeleteOptions(
         grace_period_seconds=None if grace is None else whole_number(grace),
         propagation_policy=request.query.get("propagationPolicy"),
-        orphan_dependents=None if orphan is None else orphan == "true",
+        orphan_dependents=switch(request.query, "orphanDependents"),
         dry_run=["All"] if is_dry_run(request) else None,
+        ignore_store_read_error_with_cluster_breaking_potential=switch(request.query, UNSAFE),
     )
 
 
 def whole_number(text: str) -> int:
-    """Raises 400 for what is no number."""
-    if not _IS_WHOLE.fullmatch(text):
-        raise bad_request(f"strconv.ParseInt: parsing {msgspec.json.encode(text).decode()}: invalid syntax")
-    return int(text)
+    """Raises 400 for what is no number of 64 bits."""
+    match = _WHOLE.fullmatch(text)
+    if match and len(match[2]) <= _MOST_DIGITS and -(2**63) <= (number := int(match[1] + match[2])) < 2**63:
+        return number
+    problem = "value out of range" if match else "invalid syntax"
+    raise bad_request(f"strconv.ParseInt: parsing {msgspec.json.encode(text).decode()}: {problem}")

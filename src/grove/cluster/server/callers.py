@@ -1,10 +1,13 @@
 """Who makes a request. How a caller proves it: `tokens.py`, `cluster/http/`; what it may do: `rbac.py`."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from grove.api.meta import JsonObject
 
 AUTHENTICATED = "system:authenticated"
+_ANONYMOUS, _UNAUTHENTICATED = "system:anonymous", "system:unauthenticated"
 _MASTERS = "system:masters"
 _ACCOUNT_PREFIX = "system:serviceaccount:"
 
@@ -50,17 +53,24 @@ def account(namespace: str, name: str) -> Caller:
     return Caller(name=account_name(namespace, name), groups=account_groups(namespace))
 
 
-def impersonated(name: str, groups: tuple[str, ...]) -> Caller:
-    """Somebody by his name: the groups of a service account follow from it."""
+def impersonated(
+    name: str, groups: tuple[str, ...] = (), uid: str = "", extra: Mapping[str, tuple[str, ...]] = {}
+) -> Caller:
+    """Somebody by his name: the groups of a service account follow from it; who is nobody was not authenticated."""
     parts = name.removeprefix(_ACCOUNT_PREFIX).split(":")
     if not groups and name.startswith(_ACCOUNT_PREFIX) and len(parts) == 2:
-        return account(*parts)
-    return Caller(name=name, groups=(*groups, AUTHENTICATED))
+        groups = account_groups(parts[0])
+    elif name == _ANONYMOUS:
+        groups = (*groups, _UNAUTHENTICATED)
+    else:
+        groups = (*groups, AUTHENTICATED)
+    return Caller(name=name, uid=uid, groups=groups, extra=tuple(extra.items()))
 
 
 # Controllers of the cluster itself, under the names that webhooks know them by on a real one.
 GARBAGE_COLLECTOR = account("kube-system", "generic-garbage-collector")
 NAMESPACE_CONTROLLER = account("kube-system", "namespace-controller")
+DISRUPTION_CONTROLLER = account("kube-system", "disruption-controller")
 POD_COLLECTOR = account("kube-system", "pod-garbage-collector")
 # A part of the API server itself.
 DEFINITION_CONTROLLER = Caller(name="system:apiserver", groups=(_MASTERS, AUTHENTICATED))

@@ -16,6 +16,7 @@ from grove.api.meta import JsonObject
 from grove.cluster.crds import Column
 from grove.cluster.resources import Served
 from grove.cluster.server.ages import age_of
+from grove.cluster.server.autoscalers import targets_cell
 from grove.cluster.server.loose import at, items, part
 from grove.cluster.server.pod_cells import POD_COLUMNS, pod_cells
 
@@ -24,7 +25,8 @@ Row = Callable[[JsonObject, datetime], Cells]
 
 _NONE = "<none>"
 # Of built-in kinds almost all columns are texts to a real server, whatever is in them.
-_TYPES = {"Value": "integer", "Global-Default": "boolean"}
+_TYPES = {"Value": "integer", "Global-Default": "boolean", "Allowed Disruptions": "integer", "Desired": "integer",
+          "Available": "integer"}  # fmt: skip
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,6 +205,11 @@ def _node_roles(obj: JsonObject) -> str:
     return ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or _NONE
 
 
+def _joined(*parts: Any) -> str:
+    """Of what nobody promises to be a text."""
+    return ", ".join(str(part) for part in parts if part)
+
+
 def _event(obj: JsonObject, now: datetime) -> Cells:
     about = part(obj.get("involvedObject"))
     first = obj.get("firstTimestamp") or obj.get("eventTime")
@@ -211,9 +218,11 @@ def _event(obj: JsonObject, now: datetime) -> Cells:
         age_of(obj.get("lastTimestamp") or first, now),
         obj.get("type", ""),
         obj.get("reason", ""),
-        f"{about.get('kind', '').lower()}/{about.get('name', '')}",
+        f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",
         about.get("fieldPath", ""),
-        ", ".join(filter(None, (source.get("component") or obj.get("reportingComponent"), source.get("host")))),
+        _joined(
+            source.get("component") or obj.get("reportingComponent"), source.get("host") or obj.get("reportingInstance")
+        ),
         str(obj.get("message", "")).strip(),
         age_of(first, now),
         obj.get("count", 1),
@@ -225,11 +234,13 @@ def _service(obj: JsonObject, now: datetime) -> Cells:
     spec = _spec(obj)
     ports = [_port(port) for port in items(spec.get("ports"))]
     external = spec.get("externalIPs") or ([spec["externalName"]] if spec.get("externalName") else [])
+    # Nobody here gives addresses to the outside.
+    missing = "<pending>" if spec.get("type") == "LoadBalancer" else _NONE
     return [
         obj["metadata"]["name"],
         spec.get("type", "ClusterIP"),
         spec.get("clusterIP") or _NONE,
-        ",".join(map(str, external)) or _NONE,
+        ",".join(map(str, external)) or missing,
         ",".join(ports) or _NONE,
         _age(obj, now),
         ",".join(f"{key}={value}" for key, value in part(spec.get("selector")).items()) or _NONE,
@@ -267,12 +278,16 @@ def _autoscaler(obj: JsonObject, now: datetime) -> Cells:
     return [
         obj["metadata"]["name"],
         f"{target.get('kind', '')}/{target.get('name', '')}",
-        f"{len(items(spec.get('metrics')))} metrics" if spec.get("metrics") else _NONE,
+        targets_cell(spec),
         spec.get("minReplicas", 1),
         spec.get("maxReplicas", 0),
         _status(obj).get("currentReplicas", 0),
         _age(obj, now),
     ]
+
+
+def _scale(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], _spec(obj).get("replicas", 0), _status(obj).get("replicas", 0), _age(obj, now)]
 
 
 def _revision(obj: JsonObject, now: datetime) -> Cells:
@@ -284,6 +299,12 @@ def _owner(reference: JsonObject) -> str:
     group, _, _ = reference.get("apiVersion", "").rpartition("/")
     kind = ".".join(filter(None, (reference.get("kind", ""), group)))
     return f"{kind.lower()}/{reference.get('name', '')}"
+
+
+def _budget(obj: JsonObject, now: datetime) -> Cells:
+    wishes = [_spec(obj).get(field) for field in ("minAvailable", "maxUnavailable")]
+    shown = ["N/A" if wish is None else str(wish) for wish in wishes]
+    return [obj["metadata"]["name"], *shown, _status(obj).get("disruptionsAllowed", 0), _age(obj, now)]
 
 
 def _priority_class(obj: JsonObject, now: datetime) -> Cells:
@@ -349,7 +370,9 @@ _BUILT_IN: dict[str, tuple[tuple[str, ...], Row]] = {
         ("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
         _autoscaler,
     ),
+    "scales": (("Name", "Desired", "Available", "Age"), _scale),
     "controllerrevisions": (("Name", "Controller", "Revision", "Age"), _revision),
+    "poddisruptionbudgets": (("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"), _budget),
     "priorityclasses": (("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), _priority_class),
     "customresourcedefinitions": (("Name", "Created At"), _definition_row),
     "roles": (("Name", "Created At"), _definition_row),

@@ -7,14 +7,24 @@ from datetime import timedelta
 
 import msgspec
 
+from grove.api.fielderrors import invalid
 from grove.api.meta import JsonObject
 from grove.cluster.resources import DEFINITIONS, NAMESPACES, PODS, Served
-from grove.cluster.server.bodies import DeleteOptions, read_delete_options
+from grove.cluster.server.bodies import UNSAFE, DeleteOptions, read_delete_options
 from grove.cluster.server.context import Context
 from grove.cluster.server.definitions import leaving_definition
 from grove.cluster.server.metadata import wire_time
-from grove.cluster.server.read import find_entry, items_of, list_metadata, select_entries, selection_of
-from grove.cluster.server.status_errors import conflict_of_kind, details_of, forbidden, method_not_allowed
+from grove.cluster.server.read import find_entry, list_body, page_of
+from grove.cluster.server.status_errors import (
+    RefusedError,
+    conflict,
+    conflict_of_kind,
+    details_of,
+    forbidden,
+    invalid_options,
+    method_not_allowed,
+    still_readable,
+)
 from grove.cluster.server.targets import Target
 from grove.cluster.server.webhook_writes import admit_deletion
 from grove.cluster.store import Entry, draft
@@ -24,6 +34,8 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 # Thirty years: the end of a longer time would not be a date any more.
 _LONGEST_GRACE = 10**9
+# These leave in a way of their own, and have words of their own.
+_EMPTIED_FIRST = {NAMESPACES.qualified: "Precondition", DEFINITIONS.qualified: "precondition"}
 _UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
@@ -35,9 +47,11 @@ class _Outcome(msgspec.Struct, frozen=True):
 def delete(context: Context, target: Target, request: Request) -> Response:
     options = read_delete_options(request)
     entry = find_entry(context, target)
-    _check_preconditions(target.served, entry, options)
+    if options.is_unsafe:
+        raise still_readable(target.served, entry.obj["metadata"])
+    check_preconditions(target.served, entry, options)
     admit_deletion(context, target, entry.obj, is_dry=bool(options.dry_run))
-    outcome = _delete_entry(context, target.served, entry, options)
+    outcome = delete_entry(context, target.served, entry, options)
     if outcome.is_gone and not target.served.returns_deleted:
         return _gone(target.served, entry)
     is_cascading = options.orphan_dependents is False
@@ -45,30 +59,39 @@ def delete(context: Context, target: Target, request: Request) -> Response:
 
 
 def delete_collection(context: Context, target: Target, request: Request) -> Response:
-    """One after the other, by name. The answer shows the objects as they were before."""
+    """One after the other, by name. The answer shows the objects as they were before, in pages if the query says so."""
     served = target.served
     if (served.namespaced and not target.namespace) or served is NAMESPACES:
         raise method_not_allowed()
     options = read_delete_options(request)
-    entries = select_entries(context, target, selection_of(target, request))
-    for entry in entries:
+    if options.is_unsafe:
+        problem = "is not allowed with DELETECOLLECTION, try again after removing the option"
+        raise invalid_options("DeleteOptions", invalid(UNSAFE, True, problem))
+    page = page_of(context, target, request)
+    table = context.store.table(served)
+    # A page may be of a state that is past: what went meanwhile is gone already.
+    places = [(entry.namespace, entry.name) for entry in page.entries]
+    for entry in [found for place in places if (found := table.find(*place)) is not None]:
         # All before the first one goes: what has to be asked is asked while nothing has happened yet.
-        _check_preconditions(served, entry, options)
         admit_deletion(context, target, entry.obj, is_dry=bool(options.dry_run))
-    for entry in entries:
-        _delete_entry(context, served, entry, options)
-    metadata = list_metadata(served, context.store.revision)
-    head = msgspec.json.encode({"kind": served.list_kind, "apiVersion": served.api_version, "metadata": metadata})
-    return Response(status=200, body=b'%b,"items":[%b]}' % (head[:-1], b",".join(items_of(context, target, entries))))
+    for place in places:
+        if (present := table.find(*place)) is not None:
+            check_preconditions(served, present, options)
+            delete_entry(context, served, present, options)
+    return Response(status=200, body=list_body(context, target, page))
 
 
-def _delete_entry(context: Context, served: Served, entry: Entry, options: DeleteOptions) -> _Outcome:
+def delete_entry(context: Context, served: Served, entry: Entry, options: DeleteOptions) -> _Outcome:
+    """Mark or remove it, as the options say, of which only the preconditions were looked at before."""
     if served is NAMESPACES:
         return _terminate_namespace(context, entry, options)
     if served is DEFINITIONS:
         return _terminate_definition(context, entry, options)
-    metadata = _with_finalizers(entry.obj["metadata"], options)
     grace = _grace(served, entry.obj, options)
+    if 0 < entry.obj["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
+        # A pod that is stopping can be hurried; anything else is not taken from a second deletion.
+        return _Outcome(entry, False)
+    metadata = _with_finalizers(entry.obj["metadata"], options)
     leaving = _leaving(context, metadata, grace)
     is_gone = not leaving.get("finalizers") and not leaving["deletionGracePeriodSeconds"]
     # Only pods are marked before they go at once; everything else goes as it was.
@@ -82,24 +105,31 @@ def _delete_entry(context: Context, served: Served, entry: Entry, options: Delet
     return _Outcome(context.store.remove(served, entry.namespace, entry.name) if is_gone else entry, is_gone)
 
 
-def _check_preconditions(served: Served, entry: Entry, options: DeleteOptions) -> None:
+def check_preconditions(served: Served, entry: Entry, options: DeleteOptions) -> None:
+    """Raises 409."""
     wanted, metadata = options.preconditions, entry.obj["metadata"]
     if wanted is None:
         return
     if wanted.uid is not None and wanted.uid != metadata["uid"]:
-        raise conflict_of_kind(
-            served,
-            entry.name,
-            f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({metadata['uid']}). "
-            "The object might have been deleted and then recreated",
+        raise _unmet(
+            served, entry, "UID", wanted.uid, metadata["uid"], "The object might have been deleted and then recreated"
         )
-    if wanted.resource_version is not None and wanted.resource_version != metadata["resourceVersion"]:
-        raise conflict_of_kind(
-            served,
-            entry.name,
-            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the ResourceVersion "
-            f"in record ({metadata['resourceVersion']}). The object might have been modified",
+    version = metadata["resourceVersion"]
+    if wanted.resource_version is not None and wanted.resource_version != version:
+        raise _unmet(
+            served, entry, "ResourceVersion", wanted.resource_version, version, "The object might have been modified"
         )
+
+
+def _unmet(served: Served, entry: Entry, what: str, wanted: str, found: str, guess: str) -> RefusedError:
+    if (beginning := _EMPTIED_FIRST.get(served.qualified)) is not None:
+        why = f"{beginning} failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+        return conflict(served, entry.name, why)
+    return conflict_of_kind(
+        served,
+        entry.name,
+        f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {guess}",
+    )
 
 
 def _with_finalizers(metadata: JsonObject, options: DeleteOptions) -> JsonObject:

@@ -11,7 +11,7 @@ import msgspec
 
 from grove.api.meta import JsonObject
 from grove.cluster.catalogue import Catalogue, version_rank
-from grove.cluster.resources import Served
+from grove.cluster.resources import NAMESPACES, Served
 from grove.cluster.server.forms import not_acceptable, wishes_of
 from grove.cluster.server.status_errors import method_not_allowed
 from grove.kube.transport import Request, Response
@@ -22,16 +22,19 @@ Page = Callable[[Request], Response]
 GIT_VERSION = "v1.37.1+grove"
 
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _NAMESPACE_VERBS = tuple(verb for verb in _VERBS if verb != "deletecollection")
 _READ_WRITE = ("get", "patch", "update")
 _SHORT_NAMES = {
     "configmaps": ("cm",), "events": ("ev",), "namespaces": ("ns",), "nodes": ("no",), "pods": ("po",),
     "resourcequotas": ("quota",), "serviceaccounts": ("sa",), "services": ("svc",),
-    "horizontalpodautoscalers": ("hpa",), "priorityclasses": ("pc",), "customresourcedefinitions": ("crd", "crds"),
+    "horizontalpodautoscalers": ("hpa",), "poddisruptionbudgets": ("pdb",), "priorityclasses": ("pc",),
+    "customresourcedefinitions": ("crd", "crds"),
 }  # fmt: skip
 _CATEGORIES = {
     "pods": ("all",), "services": ("all",), "horizontalpodautoscalers": ("all",),
-    "customresourcedefinitions": ("api-extensions",),
+    "customresourcedefinitions": ("api-extensions",), "mutatingwebhookconfigurations": ("api-extensions",),
+    "validatingwebhookconfigurations": ("api-extensions",),
 }  # fmt: skip
 
 
@@ -140,7 +143,7 @@ def _offer(served: Served) -> Offer:
         kind=served.kind,
         singular=custom.singular if custom else served.kind.lower(),
         namespaced=served.namespaced,
-        verbs=_NAMESPACE_VERBS if served.plural == "namespaces" else _VERBS,
+        verbs=_verbs(served),
         short_names=custom.short_names if custom else _SHORT_NAMES.get(served.plural, ()),
         categories=custom.categories if custom else _CATEGORIES.get(served.plural, ()),
         subresources=tuple(_subresources(served)),
@@ -148,9 +151,16 @@ def _offer(served: Served) -> Offer:
     )
 
 
+def _verbs(served: Served) -> tuple[str, ...]:
+    if served.is_custom:
+        return _CUSTOM_VERBS
+    return _NAMESPACE_VERBS if served is NAMESPACES else _VERBS
+
+
 def _subresources(served: Served) -> Iterable[Subresource]:
     if served.plural == "pods":
         yield Subresource(name="binding", kind="Binding", verbs=("create",))
+        yield Subresource(name="eviction", kind="Eviction", group="policy", version="v1", verbs=("create",))
         yield Subresource(name="log", kind="Pod", verbs=("get",))
     if served.plural == "serviceaccounts":
         yield Subresource(

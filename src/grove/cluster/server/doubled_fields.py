@@ -12,7 +12,7 @@ def doubled_fields(body: bytes) -> tuple[str, ...]:
         found = json.loads(body, object_pairs_hook=_Pairs)
     except (ValueError, RecursionError):
         return ()
-    paths: list[str] = []
+    paths: dict[str, None] = {}
     _collect(found, "", paths)
     return tuple(paths)
 
@@ -26,7 +26,7 @@ class _Pairs:
         self.pairs = pairs
 
 
-def _collect(value: Any, path: str, paths: list[str]) -> None:
+def _collect(value: Any, path: str, paths: dict[str, None]) -> None:
     if isinstance(value, list):
         for index, item in enumerate(value):
             _collect(item, f"{path}[{index}]", paths)
@@ -35,7 +35,7 @@ def _collect(value: Any, path: str, paths: list[str]) -> None:
     seen: dict[str, None] = {}
     for key, inner in value.pairs:
         where = f"{path}.{key}" if path else key
-        if key in seen and where not in paths:
-            paths.append(where)
+        if key in seen:
+            paths[where] = None
         seen[key] = None
         _collect(inner, where, paths)

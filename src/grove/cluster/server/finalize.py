@@ -23,7 +23,7 @@ def finalize(context: Context, target: Target, request: Request) -> Response:
         raise other_uid(NAMESPACES, metadata, shape.uid)
     if shape.resource_version and shape.resource_version != metadata["resourceVersion"]:
         raise stale(NAMESPACES, target.name)
-    new = {**entry.obj, "spec": {**entry.obj["spec"], "finalizers": finalizers}}
+    new = {**entry.obj, "spec": {"finalizers": finalizers} if finalizers else {}}
     if is_released(new):
         return Response(status=200, body=context.shown(context.store.remove(NAMESPACES, "", target.name)))
     return Response(status=200, body=context.shown(context.store.put(NAMESPACES, "", target.name, new)))

@@ -7,7 +7,8 @@ server is given.
 from grove.api.fielderrors import FieldError, invalid
 from grove.api.meta import JsonObject
 from grove.api.quantities import QuantityError, parse_milli
-from grove.cluster.resources import DEFINITIONS, Served
+from grove.cluster.resources import BUDGETS, DEFINITIONS, Served
+from grove.cluster.server.autoscalers import prepared_autoscaler
 from grove.cluster.server.configs import config_change_errors, config_errors, prepared_config
 from grove.cluster.server.context import Context
 from grove.cluster.server.definition_rules import (
@@ -18,6 +19,12 @@ from grove.cluster.server.definition_rules import (
     definition_warnings,
 )
 from grove.cluster.server.definitions import prepared_definition, prepared_definition_update
+from grove.cluster.server.disruption_rules import (
+    budget_errors,
+    check_budget_status,
+    prepared_budget,
+    prepared_budget_update,
+)
 from grove.cluster.server.leases import check_lease_times, lease_errors
 from grove.cluster.server.pods import new_pod_errors, pod_update_errors, prepared_pod, prepared_pod_update
 from grove.cluster.server.priorities import prepared_class, priority_change_errors, priority_errors
@@ -55,8 +62,12 @@ def prepared_for_creation(context: Context, served: Served, obj: JsonObject) -> 
             return prepared_class(obj)
         case "configmaps" | "secrets":
             return prepared_config(served, obj)
+        case "horizontalpodautoscalers.autoscaling":
+            return prepared_autoscaler({key: value for key, value in obj.items() if key != "status"})
         case "controllerrevisions.apps":
             return prepared_revision(obj)
+        case "poddisruptionbudgets.policy":
+            return prepared_budget(obj)
         case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
             return prepared_role(served, obj)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
@@ -96,6 +107,8 @@ def creation_errors(served: Served, obj: JsonObject) -> list[FieldError]:
             return definition_errors(obj)
         case "controllerrevisions.apps":
             return revision_errors(obj)
+        case "poddisruptionbudgets.policy":
+            return budget_errors(obj)
         case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
             return role_errors(obj)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
@@ -112,6 +125,8 @@ def prepared_for_update(served: Served, old: JsonObject, new: JsonObject) -> Jso
             return prepared_pod_update(old, new)
         case "configmaps" | "secrets":
             return prepared_config(served, new)
+        case "horizontalpodautoscalers.autoscaling":
+            return prepared_autoscaler(new)
         case "services":
             return prepared_service_update(old, new)
         case "leases.coordination.k8s.io":
@@ -122,6 +137,8 @@ def prepared_for_update(served: Served, old: JsonObject, new: JsonObject) -> Jso
             return {**new, "metadata": {**new["metadata"], "labels": labels}, "spec": old["spec"]}
         case "controllerrevisions.apps":
             return prepared_revision(new)
+        case "poddisruptionbudgets.policy":
+            return prepared_budget_update(new)
         case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
             return prepared_role(served, new)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
@@ -136,9 +153,11 @@ def prepared_for_update(served: Served, old: JsonObject, new: JsonObject) -> Jso
 
 
 def check_status(served: Served, new: JsonObject) -> None:
-    """Raises 400 for a status that cannot be read as one of its kind."""
+    """Raises 400 for a status that cannot be read as one of its kind, 422 for one that makes no sense."""
     if served is DEFINITIONS:
         check_definition_status(new)
+    elif served is BUDGETS:
+        check_budget_status(new)
 
 
 def update_errors(served: Served, old: JsonObject, new: JsonObject) -> list[FieldError]:
@@ -159,6 +178,8 @@ def update_errors(served: Served, old: JsonObject, new: JsonObject) -> list[Fiel
             return definition_change_errors(old, new)
         case "controllerrevisions.apps":
             return revision_change_errors(old, new)
+        case "poddisruptionbudgets.policy":
+            return budget_errors(new)
         case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
             return role_errors(new)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":

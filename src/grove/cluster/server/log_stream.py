@@ -14,17 +14,17 @@ from grove.cluster.server.logs import (
     chosen_run,
     container_status,
     is_somewhere,
-    is_yes,
     read_log_options,
 )
 from grove.cluster.server.loose import part
 from grove.cluster.server.read import find_entry
+from grove.cluster.server.switches import is_on
 from grove.cluster.server.targets import Target
 from grove.kube.transport import Request
 
 
 def is_followed_log(request: Request) -> bool:
-    return request.method == "GET" and is_yes(request.query.get("follow", "")) and request.path.endswith("/log")
+    return request.method == "GET" and is_on(request.query, "follow") and request.path.endswith("/log")
 
 
 class LogStream:

@@ -15,6 +15,7 @@ from grove.cluster.server.context import Context
 from grove.cluster.server.loose import items, part
 from grove.cluster.server.read import find_entry
 from grove.cluster.server.status_errors import RefusedError, bad_request, invalid_kind
+from grove.cluster.server.switches import is_on
 from grove.cluster.server.targets import Target
 from grove.kube.transport import Request, Response
 
@@ -157,16 +158,12 @@ def read_log_options(context: Context, target: Target, request: Request) -> LogO
         since = (context.clock.now() - timedelta(seconds=seconds)).replace(microsecond=0)
     return LogOptions(
         container=query.get("container", ""),
-        is_previous=is_yes(query.get("previous", "")),
-        has_times=is_yes(query.get("timestamps", "")),
+        is_previous=is_on(query, "previous"),
+        has_times=is_on(query, "timestamps"),
         since=since,
         tail=tail,
         limit=limit,
     )
-
-
-def is_yes(text: str) -> bool:
-    return text in ("true", "1")
 
 
 def _instant(text: str) -> datetime:

@@ -164,12 +164,16 @@ def metadata_errors(served: Served, metadata: JsonObject) -> list[FieldError]:
         errors += _annotation_errors(annotations)
     if owners := metadata.get("ownerReferences"):
         errors += _owner_errors(owners)
-    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
+    finalizers = metadata.get("finalizers") or ()
+    for index, finalizer in enumerate(finalizers):
         if problem := label_key_problem(finalizer):
             errors.append(invalid("metadata.finalizers", finalizer, problem))
         elif "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             problem = "name is neither a standard finalizer name nor is it fully qualified"
             errors.append(invalid(f"metadata.finalizers[{index}]", finalizer, problem))
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        problem = "finalizer orphan and foregroundDeletion cannot be both set"
+        errors.append(invalid("metadata.finalizers", finalizers, problem))
     return errors
 
 
@@ -224,7 +228,7 @@ def name_problem(qualified: str, name: str) -> str:
     match qualified:
         case "namespaces" | "services":
             return "must not contain dots" if "." in name else dns_label_problem(name)
-        case _ if qualified.endswith(".rbac.authorization.k8s.io"):
+        case _ if qualified.endswith(".rbac.authorization.k8s.io") or qualified == "poddisruptionbudgets.policy":
             return path_segment_problem(name)
         case _:
             return dns_subdomain_problem(name)

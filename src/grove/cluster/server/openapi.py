@@ -2,7 +2,7 @@
 
 Custom kinds have the schemas of their definitions. Built-in kinds have the structure of a real server's
 (`built_in_schemas.py`) and no sentence of it; the few words are ours.
-OpenAPI v2 is not served; kubectl needs it only where v3 is missing.
+OpenAPI v2 is not served; kubectl looks into it only for what it missed in v3, and finds nothing.
 """
 
 import hashlib
@@ -17,7 +17,8 @@ from grove.cluster.catalogue import Catalogue
 from grove.cluster.resources import Served
 from grove.cluster.server.built_in_schemas import definition_name, needed_definitions
 from grove.cluster.server.discovery import GIT_VERSION, Page, root
-from grove.cluster.server.status_errors import method_not_allowed
+from grove.cluster.server.forms import wishes_of
+from grove.cluster.server.status_errors import method_not_allowed, unknown_path
 from grove.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -32,10 +33,25 @@ def pages(kinds: Catalogue) -> dict[str, Page]:
         grouped[place] = (*grouped.get(place, ()), served)
     places = {root(*place): members for place, members in grouped.items()}
     index = cache(lambda: _index_body(places))
-    found: dict[str, Page] = {"/openapi/v3": lambda request: _json(request, index())}
+    found: dict[str, Page] = {"/openapi/v3": lambda request: _json(request, index()), "/openapi/v2": _older}
     for path, members in places.items():
         found[f"/openapi/v3{path}"] = _document_page(members)
     return found
+
+
+# As it is asked for; an answer must not have the @, which no media type may have.
+_OLDER_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+# A document of version 2.0 that describes nothing.
+_OLDER_DOCUMENT = b"\n\x032.0"
+
+
+def _older(request: Request) -> Response:
+    """kubectl looks here for kinds that it did not find in v3, and must learn that they are not here, either.
+
+    Whoever wants to read it is told that there is none: what is served is described in v3."""
+    if request.method != "GET" or all(wish.media_type != _OLDER_TYPE for wish in wishes_of(request.accept)):
+        raise unknown_path()
+    return Response(status=200, body=_OLDER_DOCUMENT, headers={"Content-Type": _OLDER_TYPE.replace("@", ".")})
 
 
 def _index_body(places: dict[str, tuple[Served, ...]]) -> bytes:
@@ -189,7 +205,7 @@ def _paths(served: Served) -> JsonObject:
             "delete": _operation(served, "deletecollection", _DELETE),
             "parameters": _place_parameters(served, ()),
         },
-        one: _one(served),
+        one: {**_one(served), "delete": _operation(served, "delete", _DELETE)},
     }
     if served.has_status:
         paths[f"{one}/status"] = _one(served)
@@ -201,7 +217,6 @@ def _one(served: Served) -> JsonObject:
         "get": _operation(served, "get", ()),
         "put": _operation(served, "put", _WRITE, ("application/json",)),
         "patch": _operation(served, "patch", (*_WRITE, "force"), _patches(served)),
-        "delete": _operation(served, "delete", _DELETE),
         "parameters": _place_parameters(served, ("name",)),
     }
 
@@ -226,7 +241,8 @@ def _operation(served: Served, action: str, queries: Iterable[str], bodies: tupl
             {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}} for name in queries
         ],
         "responses": {
-            "200": {"description": "OK", "content": {"application/json": {"schema": _answer(served, action)}}}
+            code: {"description": words, "content": {"application/json": {"schema": _answer(served, action)}}}
+            for code, words in _CODES.get(action, _OK).items()
         },
         "x-kubernetes-action": action,
         _GVK: _kind_of(served),
@@ -237,7 +253,18 @@ def _operation(served: Served, action: str, queries: Iterable[str], bodies: tupl
     return operation
 
 
+_OK = {"200": "OK"}
+_CODES = {
+    "post": {"201": "Created"},
+    "patch": {"200": "OK", "201": "Created"},
+    "delete": {"200": "OK", "202": "Accepted"},
+}
+
+
 def _answer(served: Served, action: str) -> JsonObject:
+    if action.startswith("delete"):
+        # The last of what is gone, or a Status.
+        return {"type": "object"}
     return _ref(f"{_schema_name(served)}List" if action == "list" else _schema_name(served))
 
 

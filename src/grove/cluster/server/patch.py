@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from grove.api.meta import JsonObject
+from grove.api.meta import JsonObject, without_nulls
 from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
 from grove.cluster.patches.json_patch import apply_json_patch
 from grove.cluster.patches.merge import apply_merge_patch
@@ -41,6 +41,8 @@ def patch(context: Context, target: Target, request: Request) -> Response:
     check_patch_type(target.served, request)
     entry = find_entry(context, target)
     candidate = patched(target.served, request, _seen(request, entry))
+    if not target.served.is_custom and _may_leave_nulls(request):
+        candidate = without_nulls(candidate)
     if not candidate["metadata"].get("name"):
         raise undeterminable(target.name)
     try:
@@ -59,11 +61,25 @@ def _seen(request: Request, entry: Entry) -> JsonObject:
     return {**obj, "metadata": {**obj["metadata"], "managedFields": msgspec.json.decode(encoded)}}
 
 
+def _may_leave_nulls(request: Request) -> bool:
+    """To a built-in kind null is absent, also where a patch put it.
+
+    Merging takes nulls for removals, but inside lists; in a JSON patch, an operation without a value means null.
+    """
+    body = request.body
+    if _patch_type(request) == JSON_PATCH:
+        return b"null" in body or body.count(b'"value"') < body.count(b'"op"')
+    return b"null" in body and b"[" in body
+
+
 def check_patch_type(served: Served, request: Request) -> None:
     """Raises 415."""
     accepted = _ACCEPTED_CUSTOM if served.is_custom else _ACCEPTED
     if _patch_type(request) not in accepted:
-        raise unsupported_media_type(accepted) if served.is_custom else unsupported_patch_type()
+        if not served.is_custom:
+            raise unsupported_patch_type()
+        # Who applied a scale, which nobody can, is not told that he could.
+        raise unsupported_media_type(accepted if is_apply(request) else (*accepted, transport.APPLY_PATCH))
 
 
 def _patch_type(request: Request) -> str:

@@ -23,6 +23,7 @@ from grove.cluster.server.pod_placement import (
 from grove.cluster.server.pod_resources import Resources, quantity_problem, resource_errors
 from grove.cluster.server.priorities import BUILT_IN_PRIORITIES, DEFAULT_PREEMPTION
 from grove.cluster.server.status_errors import forbidden as forbidden_request
+from grove.cluster.server.topology_labels import on_node
 
 
 class _Container(msgspec.Struct, frozen=True):
@@ -97,7 +98,8 @@ def prepared_pod(context: Context, obj: JsonObject) -> JsonObject:
     _check_quantities(shape)
     spec = _with_defaults(obj.get("spec") or {})
     spec |= _priority(context, obj["metadata"]["name"], shape)
-    return {**obj, "spec": spec, "status": _first_status(shape, context.now())}
+    metadata = on_node(context, obj["metadata"], node) if (node := spec.get("nodeName")) else obj["metadata"]
+    return {**obj, "metadata": metadata, "spec": spec, "status": _first_status(shape, context.now())}
 
 
 def _with_defaults(spec: JsonObject) -> JsonObject:

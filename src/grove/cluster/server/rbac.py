@@ -10,7 +10,9 @@ import msgspec
 from grove.api.meta import JsonObject
 from grove.cluster.resources import BY_QUALIFIED
 from grove.cluster.server.callers import Caller, account_name
+from grove.cluster.server.selectors import exact_name
 from grove.cluster.server.status_errors import RefusedError
+from grove.cluster.server.switches import is_on
 from grove.cluster.store import Storage
 from grove.kube.transport import Request
 
@@ -155,16 +157,13 @@ def attempt_of(request: Request) -> Attempt:
 def _collective(verb: str, request: Request) -> str:
     if verb == "delete":
         return "deletecollection"
-    return "watch" if request.query.get("watch") in ("1", "true") else "list"
+    return "watch" if is_on(request.query, "watch") else "list"
 
 
 def _selected_name(request: Request) -> str:
     """A list of the one object of this name is about that object."""
-    for part in request.query.get("fieldSelector", "").split(","):
-        field, _, value = part.partition("=")
-        if field == "metadata.name":
-            return value.removeprefix("=")
-    return ""
+    selector = request.query.get("fieldSelector", "")
+    return exact_name(selector) if "metadata.name" in selector else ""
 
 
 def _is_about(subject: JsonObject, caller: Caller, namespace: str) -> bool:

@@ -69,7 +69,8 @@ def _editing() -> list[JsonObject]:
     written = [_rule(group, sorted(plurals), _WRITE) for group, plurals in _workloads().items()]
     secrets = _rule("", ["secrets"], _READ)
     tokens = _rule("", ["serviceaccounts/token"], ["create"])
-    return [*_viewing(), secrets, tokens, *written]
+    evictions = _rule("", ["pods/eviction"], ["create"])
+    return [*_viewing(), secrets, tokens, evictions, *written]
 
 
 def _workloads() -> dict[str, list[str]]:

@@ -23,6 +23,9 @@ from grove.cluster.server.targets import Target
 from grove.cluster.store import CompactedError, Entry, draft, in_path
 from grove.kube.transport import Request, Response
 
+_LARGEST_VERSION = 2**64 - 1
+_MOST_DIGITS = len(str(_LARGEST_VERSION))
+
 
 def read_one(context: Context, target: Target, request: Request) -> Response:
     if version := request.query.get("resourceVersion", ""):
@@ -42,10 +45,15 @@ def find_entry(context: Context, target: Target) -> Entry:
     return entry if obj is entry.obj else draft(entry.namespace, entry.name, obj, entry.revision, entry.ownership)
 
 
-class _Page(msgspec.Struct, frozen=True):
+class Page(msgspec.Struct, frozen=True):
+    """A part of a list, as of one revision."""
+
     entries: list[Entry]
     # How many more there are.
     remaining: int
+    revision: int
+    # A real server does not count what a selector would leave out.
+    is_counted: bool
 
 
 class _Continue(msgspec.Struct, frozen=True):
@@ -57,6 +65,11 @@ class _Continue(msgspec.Struct, frozen=True):
 
 
 def read_list(context: Context, target: Target, request: Request) -> Response:
+    return Response(status=200, body=list_body(context, target, page_of(context, target, request)))
+
+
+def page_of(context: Context, target: Target, request: Request) -> Page:
+    """The objects that a query on a collection means: all of them, or as many as it wants at once."""
     query = request.query
     selection = selection_of(target, request)
     limit = 0
@@ -81,8 +94,9 @@ def read_list(context: Context, target: Target, request: Request) -> Response:
             matching = select_entries(context, target, selection)
         else:
             matching = _entries_exactly_at(context, target, selection, revision)
-    page = _cut(matching, limit)
-    return Response(status=200, body=_list_body(context, target, page, revision, is_counted=selection.is_everything))
+    remaining = max(len(matching) - limit, 0) if limit else 0
+    page = matching[:limit] if remaining else matching
+    return Page(page, remaining, revision, is_counted=selection.is_everything)
 
 
 def selection_of(target: Target, request: Request) -> Selection:
@@ -136,11 +150,13 @@ def _revision_to_list(context: Context, request: Request) -> int:
 
 def read_version(text: str) -> int:
     """Raises 400. (A real server often answers such a client's mistake with a 500.)"""
-    if not text.isascii() or not text.isdigit():
+    is_number = text.isascii() and text.isdigit()
+    digits = text.lstrip("0") or "0"
+    if not is_number or len(digits) > _MOST_DIGITS or int(digits) > _LARGEST_VERSION:
         shown = msgspec.json.encode(text).decode()
-        problem = f"strconv.ParseUint: parsing {shown}: invalid syntax"
+        problem = f"strconv.ParseUint: parsing {shown}: {'value out of range' if is_number else 'invalid syntax'}"
         raise bad_request(f"resourceVersion: Invalid value: {shown}: {problem}")
-    return int(text)
+    return int(digits)
 
 
 def _check_has_come(context: Context, revision: int) -> None:
@@ -178,37 +194,30 @@ def version_match_errors(request: Request) -> list[FieldError]:
     return errors
 
 
-def _cut(entries: list[Entry], limit: int) -> _Page:
-    if not limit or len(entries) <= limit:
-        return _Page(entries, 0)
-    return _Page(entries[:limit], len(entries) - limit)
-
-
 def _is_after(entry: Entry, start: _Continue) -> bool:
     return (in_path(entry.namespace), entry.name) > (in_path(start.namespace), start.name)
 
 
-def _list_body(context: Context, target: Target, page: _Page, revision: int, *, is_counted: bool) -> bytes:
+def list_body(context: Context, target: Target, page: Page) -> bytes:
     served = target.served
-    metadata = list_metadata(served, revision)
+    metadata = _list_metadata(served, page.revision)
     if page.remaining:
         last = page.entries[-1]
-        metadata["continue"] = _write_token(_Continue(revision, last.namespace, last.name))
-        if is_counted:
-            # A real server does not count what a selector would leave out.
+        metadata["continue"] = _write_token(_Continue(page.revision, last.namespace, last.name))
+        if page.is_counted:
             metadata["remainingItemCount"] = page.remaining
     head = msgspec.json.encode({"kind": served.list_kind, "apiVersion": served.api_version, "metadata": metadata})
-    return b'%b,"items":[%b]}' % (head[:-1], b",".join(items_of(context, target, page.entries)))
+    return b'%b,"items":[%b]}' % (head[:-1], b",".join(_items_of(context, target, page.entries)))
 
 
-def list_metadata(served: Served, revision: int) -> JsonObject:
+def _list_metadata(served: Served, revision: int) -> JsonObject:
     """Lists of custom objects always say how they go on."""
     return (
         {"continue": "", "resourceVersion": str(revision)} if served.is_custom else {"resourceVersion": str(revision)}
     )
 
 
-def items_of(context: Context, target: Target, entries: list[Entry]) -> list[bytes]:
+def _items_of(context: Context, target: Target, entries: list[Entry]) -> list[bytes]:
     """As they stand in a list: built-in kinds leave out what the list already says."""
     shown = map(context.shown, entries)
     if target.served.is_custom:

@@ -5,6 +5,7 @@ Transports: `cluster/inprocess.py`, `cluster/http/`. Each verb has a file beside
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from itertools import accumulate
 from random import Random
 from typing import Any, assert_never
 
@@ -14,15 +15,17 @@ from grove.api.admission import AdmissionControl
 from grove.clock import Clock
 from grove.cluster.catalogue import Catalogue
 from grove.cluster.crds import CustomVersion
-from grove.cluster.resources import DEFINITIONS, NAMESPACES, PODS
+from grove.cluster.resources import DEFINITIONS, NAMESPACES, PODS, SCALES
 from grove.cluster.server import discovery, openapi
 from grove.cluster.server.bind import bind
 from grove.cluster.server.callers import ADMIN, Caller
+from grove.cluster.server.closed_doors import CLOSED_DOORS, closed_door
 from grove.cluster.server.context import Context
 from grove.cluster.server.create import create
 from grove.cluster.server.definitions import Definitions
 from grove.cluster.server.delete import delete, delete_collection
 from grove.cluster.server.discovery import Page
+from grove.cluster.server.evict import evict
 from grove.cluster.server.finalize import finalize
 from grove.cluster.server.forms import Form, form_of, metadata_only
 from grove.cluster.server.log_stream import LogStream, is_followed_log
@@ -56,7 +59,7 @@ from grove.cluster.server.versions import in_version
 from grove.cluster.server.watch import WatchStream, is_watch, open_stream
 from grove.cluster.server.webhook_calls import Asker, Call, NoVerdict, Outcome, UnansweredError
 from grove.cluster.server.webhooks import Inquiry, Webhooks
-from grove.cluster.store import HISTORY, Keeper, NotKeptError, Storage
+from grove.cluster.store import HISTORY, Keeper, NotKeptError, Storage, TooDeepError
 from grove.errors import require
 from grove.kube.transport import Request, Response
 
@@ -68,6 +71,7 @@ Observer = Callable[[Request, Response], None]
 _VERBS = {"POST": "create", "DELETE": "delete"}
 # Every webhook takes a round at most, and every change of the object while they are asked another one each.
 _MOST_ROUNDS = 200
+_MOST_WARNED_LETTERS, _LONGEST_WARNING, _MOST_WARNINGS = 4096, 256, 64
 _FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
@@ -211,7 +215,7 @@ class ApiServer:
             response = refused.response()
         except UnansweredError:
             raise
-        except RecursionError:
+        except (RecursionError, TooDeepError):
             response = bad_request("the body is nested too deeply").response()
         except Exception:
             # One request must not take the server down; whoever sent it learns that it is not to blame.
@@ -278,12 +282,13 @@ class ApiServer:
         return Response(status=response.status, body=body, headers=response.headers)
 
     def _formed(self, form: Form, target: Target, request: Request, response: Response) -> Response:
-        """The answer in the form that the client wants; deletes and subresources have but one."""
-        if request.method == "DELETE" or target.subresource not in ("", "status"):
+        """The answer in the form that the client wants; deletes and most subresources have but one."""
+        if request.method == "DELETE" or target.subresource not in ("", "status", "scale"):
             return response
         match form:
             case Form.TABLE:
-                body = as_table(target.served, response.body, included_of(request), self.clock.now())
+                shown = SCALES if target.subresource == "scale" else target.served
+                body = as_table(shown, response.body, included_of(request), self.clock.now())
             case Form.METADATA | Form.METADATA_LIST:
                 # A write has happened by now: it is not refused for how its answer was asked for.
                 body = metadata_only(response.body, form if request.method == "GET" else Form.METADATA)
@@ -334,13 +339,17 @@ class ApiServer:
                 return read_log(self._context, target, request, self._logs)
             case ("binding", "POST") if served is PODS:
                 return bind(self._context, target, request)
+            case ("eviction", "POST") if served is PODS:
+                return evict(self._context, target, request)
             case ("finalize", "PUT") if served is NAMESPACES:
                 return finalize(self._context, target, request)
             case ("token", "POST") if served is ACCOUNTS:
                 return request_token(self._context, self.authenticator, target, request)
-            case ("status" | "scale" | "binding" | "log" | "finalize" | "token", _) if _is_served(target):
+            case ("status" | "scale" | "binding" | "eviction" | "log" | "finalize" | "token", _) if _is_served(target):
                 verb = _VERBS.get(request.method, "")
                 raise unsupported_verb(served, verb) if served.is_custom else method_not_allowed()
+            case (door, _) if served is PODS and door in CLOSED_DOORS:
+                raise closed_door(self._context, target)
             case _:
                 raise not_found(served, target.name) if served.is_custom else unknown_path()
 
@@ -353,6 +362,7 @@ class ApiServer:
 # What a body is where it is not the object itself.
 _BODIES = {
     "binding": ("v1", "Binding"),
+    "eviction": ("policy/v1", "Eviction"),
     "scale": ("autoscaling/v1", "Scale"),
     "token": ("authentication.k8s.io/v1", "TokenRequest"),
 }
@@ -389,8 +399,18 @@ async def _ask_nobody(call: Call, uid: str) -> Outcome:
 
 def _with_warnings(response: Response, warnings: list[str]) -> Response:
     """One header line per warning, as HTTP would carry them."""
-    lines = "\n".join(f'299 - "{_quoted(warning)}"' for warning in warnings)
+    lines = "\n".join(f'299 - "{_quoted(warning)}"' for warning in _told_warnings(warnings))
     return Response(status=response.status, body=response.body, headers={**response.headers, "Warning": lines})
+
+
+def _told_warnings(warnings: list[str]) -> list[str]:
+    """Each once. Of many the first, and each cut, as on a real server; and no more lines than every client reads."""
+    texts = list(dict.fromkeys(warnings))
+    if sum(map(len, texts)) > _MOST_WARNED_LETTERS:
+        texts = [text[:_LONGEST_WARNING] for text in texts]
+    totals = accumulate(map(len, texts))
+    fitting = [text for text, total in zip(texts, totals, strict=True) if total <= _MOST_WARNED_LETTERS]
+    return fitting[:_MOST_WARNINGS]
 
 
 def _quoted(text: str) -> str:

@@ -82,9 +82,9 @@ class LabelRequirement(msgspec.Struct, frozen=True):
             case "absent":
                 return value is None
             case "gt":
-                return _is_integer(value) and int(str(value)) > int(self.values[0])
+                return (number := _integer(value)) is not None and number > int(self.values[0])
             case _:
-                return _is_integer(value) and int(str(value)) < int(self.values[0])
+                return (number := _integer(value)) is not None and number < int(self.values[0])
 
 
 class FieldRequirement(msgspec.Struct, frozen=True):
@@ -144,9 +144,25 @@ def parse_fields(served: Served, text: str) -> tuple[FieldRequirement, ...]:
         if value == "false" and field in ("spec.unschedulable", "spec.hostNetwork"):
             # Whoever does not say that it is so says that it is not.
             value, is_equal = "true", not is_equal
-        value = re.sub(r"\\([\\,=])", r"\1", value)
-        requirements.append(FieldRequirement(tuple(field.split(".")), is_equal, value))
+        requirements.append(FieldRequirement(tuple(field.split(".")), is_equal, _unescaped(value)))
     return tuple(requirements)
+
+
+def exact_name(text: str) -> str:
+    """The one name that a field selector asks for; empty: any, or a selector that cannot be read."""
+    name = ""
+    for term in filter(None, _TERM_END.split(text)):
+        match = _TERM.fullmatch(term)
+        if match is None:
+            return ""
+        field, operator, value = match.groups()
+        if field == "metadata.name" and operator != "!=":
+            name = name or _unescaped(value)
+    return name
+
+
+def _unescaped(value: str) -> str:
+    return re.sub(r"\\([\\,=])", r"\1", value)
 
 
 def _check_field(served: Served, field: str) -> None:
@@ -162,6 +178,7 @@ def _check_field(served: Served, field: str) -> None:
 # Labels
 
 _TOKEN = re.compile(r"\s*(?:(==|!=|=|!|,|\(|\)|<|>)|([^\s=!,()<>]+))")
+_INTEGER = re.compile(r"[-+]?[0-9]{1,63}", re.ASCII)
 _SIGNS = frozenset(("==", "!=", "=", "!", ",", "(", ")", "<", ">"))
 
 
@@ -221,7 +238,7 @@ def _requirement(tokens: list[str]) -> LabelRequirement:
             return LabelRequirement(key, operator, _checked(key, _values(tokens)))
         case "<" | ">":
             bound = _exact_value(tokens)
-            if not _is_integer(bound):
+            if _integer(bound) is None:
                 problem = "for 'Gt', 'Lt' operators, the value must be an integer"
                 raise ValueError(f'values[0]: Invalid value: "{bound}": {problem}')
             return LabelRequirement(key, "lt" if operator == "<" else "gt", _checked(key, (bound,)))
@@ -269,5 +286,9 @@ def _values(tokens: list[str]) -> tuple[str, ...]:
                 raise ValueError(f"found '{other}', expected: ',' or ')'")
 
 
-def _is_integer(text: str | None) -> bool:
-    return text is not None and re.fullmatch(r"-?\d+", text) is not None
+def _integer(text: str | None) -> int | None:
+    """None of what is none of 64 bits; a text that is longer than a label's is none, either."""
+    if text is None or _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

@@ -34,7 +34,9 @@ class RefusedError(Exception):
         return body
 
     def response(self) -> Response:
-        return Response(status=self.code, body=msgspec.json.encode(self.status()))
+        wait = (self.details or {}).get("retryAfterSeconds")
+        headers = {"Retry-After": str(wait)} if wait else {}
+        return Response(status=self.code, body=msgspec.json.encode(self.status()), headers=headers)
 
     def api_error(self) -> ApiError:
         return ApiError(self.code, self.reason, self.message)
@@ -109,14 +111,25 @@ _STORAGE_NAMES = {"services": "services/specs", "nodes": "minions"}
 
 def other_uid(served: Served, metadata: JsonObject, wanted: str) -> RefusedError:
     """`metadata` is that of the object there is."""
+    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {metadata['uid']}"
+    return _storage_conflict(served, metadata, why)
+
+
+def still_readable(served: Served, metadata: JsonObject) -> RefusedError:
+    """Of a deletion that is meant for objects that nobody can read any more."""
+    return _storage_conflict(
+        served, metadata, "unsafe deletion is not allowed because the object is decodable from storage"
+    )
+
+
+def _storage_conflict(served: Served, metadata: JsonObject, why: str) -> RefusedError:
     name, plural = metadata["name"], _STORAGE_NAMES.get(served.plural, served.plural)
     folder = f"{served.group}/{plural}" if served.is_custom else plural
     key = "/".join(filter(None, ("/registry", folder, metadata.get("namespace"), name)))
     return conflict(
         served,
         name,
-        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {metadata['uid']}",
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}",
     )
 
 
@@ -213,6 +226,28 @@ def unsupported_media_type(accepted: tuple[str, ...]) -> RefusedError:
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted),
     )
+
+
+def overdrawn_budget(name: str, desired: int, healthy: int) -> RefusedError:
+    """Of an eviction."""
+    return _too_many(f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently", {})
+
+
+def uncounted_budget(name: str) -> RefusedError:
+    """Of an eviction: the budget is new, or changed, and nobody has counted its pods since."""
+    problem = f"The disruption budget {name} is still being processed by the server."
+    return _too_many(problem, {"retryAfterSeconds": 10})
+
+
+def _too_many(problem: str, details: JsonObject) -> RefusedError:
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    causes = [{"reason": "DisruptionBudget", "message": problem}]
+    return RefusedError(429, "TooManyRequests", message, {"causes": causes, **details})
+
+
+def several_budgets() -> RefusedError:
+    message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    return RefusedError(500, "", message)
 
 
 def insufficient_storage(why: str) -> RefusedError:

@@ -55,10 +55,14 @@ def table_lines(served: Served, included: Included, now: Callable[[], datetime])
         if event["type"] == "ERROR":
             return line
         obj = event["object"]
-        # A bookmark says only how far the watch has come.
-        objects = [] if event["type"] == "BOOKMARK" else [obj]
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        table = _table(served, objects, metadata, included, now())
+        is_bookmark = event["type"] == "BOOKMARK"
+        table = _table(served, [] if is_bookmark else [obj], metadata, included, now())
+        if is_bookmark and "annotations" in obj["metadata"]:
+            # What a bookmark is annotated with stands in a row that is otherwise empty.
+            table["rows"] = [
+                {"cells": ["", *[None] * (len(table["columnDefinitions"]) - 1)], "object": partial_object(obj)}
+            ]
         if not is_first:
             table["columnDefinitions"] = []
         is_first = False

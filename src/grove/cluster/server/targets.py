@@ -4,7 +4,7 @@ import msgspec
 
 from grove.cluster.catalogue import Catalogue
 from grove.cluster.resources import EVENTS, Served
-from grove.cluster.server.status_errors import PageNotFoundError, RefusedError, unknown_path
+from grove.cluster.server.status_errors import PageNotFoundError, RefusedError, bad_request, unknown_path
 from grove.kube.transport import Request
 
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
@@ -40,6 +40,8 @@ def find_target(kinds: Catalogue, request: Request) -> Target:
     if served.namespaced and not namespace and len(rest) > 1:
         raise _nothing_there(kinds, group)
     name, subresource = (*rest[1:], "", "")[:2]
+    if name in (".", "..") or "%" in name:
+        raise _illegal_name(name)
     return Target(served, namespace, name, subresource, is_newer_event)
 
 
@@ -60,12 +62,18 @@ def _without_namespace(rest: list[str]) -> tuple[str, list[str]]:
 
 def _split(path: str) -> tuple[str, str, list[str]]:
     """Group, version, and what follows them."""
-    parts = path.strip("/").split("/")
-    if parts[0] == "api" and len(parts) > 2:
+    root, *parts = path.rstrip("/").split("/")
+    if not root and len(parts) > 2 and parts[0] == "api":
         return "", parts[1], parts[2:]
-    if parts[0] == "apis" and len(parts) > 3:
+    if not root and len(parts) > 3 and parts[0] == "apis" and parts[1]:
         return parts[1], parts[2], parts[3:]
     raise PageNotFoundError()
+
+
+def _illegal_name(name: str) -> RefusedError:
+    """No object can have it, and a path with it may mean another one to whoever reads it next."""
+    why = "may not contain '%'" if "%" in name else f"may not be '{name}'"
+    return bad_request(f'Name parameter invalid: "{name}": {why}')
 
 
 def _nothing_there(kinds: Catalogue, group: str) -> RefusedError:

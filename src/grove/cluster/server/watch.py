@@ -20,7 +20,8 @@ from grove.cluster.server.forms import Form, form_of, partial_object
 from grove.cluster.server.newer_events import newer_line
 from grove.cluster.server.read import read_version, select_entries, selection_of
 from grove.cluster.server.selectors import Selection
-from grove.cluster.server.status_errors import RefusedError, fell_behind, invalid_options, too_old
+from grove.cluster.server.status_errors import RefusedError, fell_behind, invalid_options, too_large_version, too_old
+from grove.cluster.server.switches import is_on, switch
 from grove.cluster.server.table import included_of, table_lines
 from grove.cluster.server.targets import Target, names_one_object
 from grove.cluster.server.versions import line_in_version
@@ -37,10 +38,7 @@ _HEADS = {type_: f'{{"type":"{type_.value}","object":'.encode() for type_ in Cha
 
 def is_watch(request: Request) -> bool:
     """Asked for by anything but false; of one object there is no watch."""
-    wish = request.query.get("watch")
-    if request.method != "GET" or wish is None or wish.lower() in ("false", "0"):
-        return False
-    return not names_one_object(request.path)
+    return request.method == "GET" and is_on(request.query, "watch") and not names_one_object(request.path)
 
 
 def open_stream(context: Context, target: Target, request: Request) -> "WatchStream":
@@ -54,15 +52,17 @@ def open_stream(context: Context, target: Target, request: Request) -> "WatchStr
         target,
         selection,
         timeout=seconds or context.random.randint(_SHORTEST_DEFAULT, _LONGEST_DEFAULT),
-        has_bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
+        has_bookmarks=is_on(query, "allowWatchBookmarks"),
         is_whole=bool(request.program),
         translate=translate,
     )
     revision = read_version(query.get("resourceVersion") or "0")
-    wants_first = query.get("sendInitialEvents")
-    if wants_first == "true":
+    wants_first = switch(query, "sendInitialEvents")
+    if wants_first and revision > context.store.revision:
+        stream.refuse(too_large_version(revision, context.store.revision))
+    elif wants_first:
         stream.start_with(select_entries(context, target, selection), is_end_told=True)
-    elif wants_first == "false" and not revision:
+    elif wants_first is False and not revision:
         pass
     elif revision:
         stream.start_after(revision)
@@ -163,7 +163,12 @@ class WatchStream:
         try:
             self._cursor = self._table.cursor_after(revision)
         except CompactedError as gone:
-            self._fail(too_old(revision, gone.oldest))
+            self.refuse(too_old(revision, gone.oldest))
+
+    def refuse(self, refused: RefusedError) -> None:
+        """Tells this last."""
+        self._lines.append(msgspec.json.encode({"type": "ERROR", "object": refused.status()}))
+        self._is_closed = True
 
     def __aiter__(self) -> "WatchStream":
         return self
@@ -225,7 +230,7 @@ class WatchStream:
         while self._cursor < table.shown_end:
             at = self._cursor - table.forgotten
             if at < 0:
-                self._fail(fell_behind())
+                self.refuse(fell_behind())
                 return self._lines.popleft()
             self._cursor += 1
             line = self._line_of(table.log[at])
@@ -269,10 +274,6 @@ class WatchStream:
         metadata = {"resourceVersion": str(revision), **(more or {})}
         obj = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
         return msgspec.json.encode({"type": "BOOKMARK", "object": obj})
-
-    def _fail(self, refused: RefusedError) -> None:
-        self._lines.append(msgspec.json.encode({"type": "ERROR", "object": refused.status()}))
-        self._is_closed = True
 
 
 def _line(type_: ChangeType, data: bytes) -> bytes:

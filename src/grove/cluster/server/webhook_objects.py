@@ -7,6 +7,7 @@ import msgspec
 from grove.api.fielderrors import FieldError, duplicate, invalid, not_supported, required
 from grove.api.meta import JsonObject
 from grove.cluster.resources import Served
+from grove.cluster.server.label_selectors import LabelSelector, selector_errors
 from grove.cluster.server.match_conditions import condition_problem
 from grove.cluster.server.metadata import dns_subdomain_problem, label_key_problem, unreadable
 
@@ -20,7 +21,6 @@ _URL = re.compile(
     r"((?P<scheme>[^:/?#]+):)?(//(?P<host>[^/?#]*))?[^?#]*(\?(?P<query>[^#]*))?(#(?P<fragment>.*))?", re.DOTALL
 )
 _URL_PARTS = ("scheme", "host", "query", "fragment")
-_SELECTING = re.compile("In|NotIn|Exists|DoesNotExist")
 
 _Texts = list[str] | None
 
@@ -46,17 +46,6 @@ class _ClientConfig(msgspec.Struct, rename="camel"):
     ca_bundle: str | None = None
 
 
-class _Requirement(msgspec.Struct):
-    key: str = ""
-    operator: str = ""
-    values: _Texts = None
-
-
-class _Selector(msgspec.Struct, rename="camel"):
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[_Requirement] | None = None
-
-
 class _Condition(msgspec.Struct):
     name: str = ""
     expression: str = ""
@@ -68,8 +57,8 @@ class _Webhook(msgspec.Struct, rename="camel"):
     rules: list[_Rule] | None = None
     failure_policy: str | None = None
     match_policy: str | None = None
-    namespace_selector: _Selector | None = None
-    object_selector: _Selector | None = None
+    namespace_selector: LabelSelector | None = None
+    object_selector: LabelSelector | None = None
     side_effects: str | None = None
     timeout_seconds: int | None = None
     admission_review_versions: _Texts = None
@@ -141,8 +130,8 @@ def _errors(webhook: _Webhook, where: str, *, is_mutating: bool) -> list[FieldEr
         errors.append(invalid(f"{where}.timeoutSeconds", seconds, problem))
     if is_mutating:
         errors += _choice(webhook.reinvocation_policy, ("IfNeeded", "Never"), f"{where}.reinvocationPolicy")
-    errors += _selector_errors(webhook.namespace_selector, f"{where}.namespaceSelector")
-    errors += _selector_errors(webhook.object_selector, f"{where}.objectSelector")
+    errors += selector_errors(webhook.namespace_selector, f"{where}.namespaceSelector")
+    errors += selector_errors(webhook.object_selector, f"{where}.objectSelector")
     errors += _client_errors(webhook.client_config, f"{where}.clientConfig")
     errors += _condition_errors(webhook.match_conditions or [], f"{where}.matchConditions")
     return errors + _version_errors(webhook.admission_review_versions or [], f"{where}.admissionReviewVersions")
@@ -212,25 +201,6 @@ def _url_errors(url: str, where: str) -> list[FieldError]:
         errors.append(invalid(where, fragment, "fragments are not permitted in the URL"))
     if query:
         errors.append(invalid(where, query, "query parameters are not permitted in the URL"))
-    return errors
-
-
-def _selector_errors(selector: _Selector | None, where: str) -> list[FieldError]:
-    if selector is None:
-        return []
-    errors = [
-        invalid(f"{where}.matchLabels", key, problem)
-        for key in selector.match_labels or ()
-        if (problem := label_key_problem(key))
-    ]
-    for index, requirement in enumerate(selector.match_expressions or ()):
-        place = f"{where}.matchExpressions[{index}]"
-        if not _SELECTING.fullmatch(requirement.operator):
-            errors.append(invalid(f"{place}.operator", requirement.operator, "not a valid selector operator"))
-        elif requirement.operator.endswith("In") and not requirement.values:
-            errors.append(required(f"{place}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        if problem := label_key_problem(requirement.key):
-            errors.append(invalid(f"{place}.key", requirement.key, problem))
     return errors
 
 

@@ -75,20 +75,28 @@ def admit_deletion(context: Context, target: Target, old: JsonObject, *, is_dry:
 
 
 def admit_binding(context: Context, target: Target, binding: JsonObject, *, is_dry: bool) -> None:
-    """A binding is created under its pod. What a webhook changes in it is not taken."""
+    _admit_below_pod(context, target, "v1", {"kind": "Binding", "apiVersion": "v1", **binding}, is_dry=is_dry)
+
+
+def admit_eviction(context: Context, target: Target, eviction: JsonObject, *, is_dry: bool) -> None:
+    _admit_below_pod(context, target, "policy/v1", eviction, is_dry=is_dry)
+
+
+def _admit_below_pod(context: Context, target: Target, api_version: str, body: JsonObject, *, is_dry: bool) -> None:
+    """What is created under a pod. What a webhook changes in it is not taken."""
     webhooks = context.webhooks
     if webhooks is None or not (webhooks.has_mutating or webhooks.has_validating):
         return
     write = Write(
         operation=Operation.CREATE,
         served=PODS,
-        api_version="v1",
-        kind="Binding",
+        api_version=api_version,
+        kind=body["kind"],
         namespace=target.namespace,
         name=target.name,
-        subresource="binding",
+        subresource=target.subresource,
         caller=context.caller,
-        object={"kind": "Binding", "apiVersion": "v1", **binding},
+        object=body,
         is_dry=is_dry,
         options=_options(context, Operation.CREATE),
     )

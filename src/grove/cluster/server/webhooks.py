@@ -19,6 +19,7 @@ from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTo
 from grove.cluster.patches.json_patch import apply_json_patch
 from grove.cluster.resources import BY_QUALIFIED, NAMESPACES, Served
 from grove.cluster.server.callers import Caller
+from grove.cluster.server.label_selectors import selects
 from grove.cluster.server.match_conditions import ConditionError, are_met
 from grove.cluster.server.status_errors import RefusedError, bad_request, forbidden
 from grove.cluster.server.webhook_calls import Address, Call, NoVerdict, Outcome, UnansweredError, Verdict
@@ -196,11 +197,11 @@ class Webhooks:
             return True
         if write.served is NAMESPACES:
             obj = write.object or write.old or {}
-            return _selects(selector, obj)
+            return selects(selector, obj)
         if not write.namespace:
             return True
         entry = self._store.table(NAMESPACES).find("", write.namespace)
-        return entry is not None and _selects(selector, entry.obj)
+        return entry is not None and selects(selector, entry.obj)
 
 
 class _Source:
@@ -251,27 +252,7 @@ def _has_labels(selector: JsonObject | None, write: Write) -> bool:
     """Of an update the object as it was counts as well."""
     if not selector:
         return True
-    return any(obj is not None and _selects(selector, obj) for obj in (write.object, write.old))
-
-
-def _selects(selector: JsonObject, obj: JsonObject) -> bool:
-    labels: dict[str, str] = (obj.get("metadata") or {}).get("labels") or {}
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_meets(requirement, labels) for requirement in selector.get("matchExpressions") or ())
-
-
-def _meets(requirement: JsonObject, labels: dict[str, str]) -> bool:
-    key, values = requirement.get("key", ""), requirement.get("values") or ()
-    match requirement.get("operator"):
-        case "In":
-            return key in labels and labels[key] in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case _:
-            return key not in labels
+    return any(obj is not None and selects(selector, obj) for obj in (write.object, write.old))
 
 
 def _meets_conditions(hook: _Hook, write: Write) -> bool:
