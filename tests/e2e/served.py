@@ -30,11 +30,11 @@ class Ran(msgspec.Struct, frozen=True):
 class Kubectl:
     """`kubectl("get", "pods")` against one cluster; a command that fails fails the test, unless it is asked about."""
 
-    def __init__(self, kubeconfig: Path, home: Path, command: tuple[str, ...] = ()) -> None:
+    def __init__(self, kubeconfig: Path, home: Path, command: tuple[str, ...] = (), **variables: str) -> None:
         self.kubeconfig = kubeconfig
         self._command = command or _kubectl()
         # A home of its own: kubectl caches discovery there.
-        self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(home)}
+        self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(home), **variables}
 
     def __call__(self, *arguments: str, stdin: str = "", editor: str = "") -> Ran:
         ran = self.attempt(*arguments, stdin=stdin, editor=editor)
@@ -52,6 +52,17 @@ class Kubectl:
             check=False,
         )
         return Ran(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that does not end by itself, until the end of the block."""
+        command = [*self._command, *arguments]
+        process = subprocess.Popen(command, env=self._environment, stdout=subprocess.PIPE, text=True)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
 
     def json(self, *arguments: str) -> JsonObject:
         found: JsonObject = msgspec.json.decode(self(*arguments, "-o", "json").out)
