@@ -6,10 +6,11 @@ STAMP := $(VENV)/.installed
 
 SEEDS ?= 20000
 START ?= 0
+REQUESTS ?= 200000
 
 export KUBE_VERSION
 
-.PHONY: up test storm lint kube test-kube bench bench-kube format clean
+.PHONY: up test storm fuzz lint kube test-kube bench bench-kube format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,13 +27,18 @@ test: $(STAMP)
 storm: $(STAMP)
 	$(BIN)/python -m tests.simulation.storms --seeds $(SEEDS) --start $(START)
 
+# Hostile requests to the embedded API, many more than `make test` sends; tells every kind of failure with its seed.
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --start $(START)
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The real control plane, built once into a cache outside the tree: KUBE_VERSION=1.35.8 for the oldest we support.
+# The real control plane and a client in Go, built once into a cache outside the tree.
+# KUBE_VERSION=1.35.8: the oldest that we support.
 kube: $(STAMP)
 	$(BIN)/python -m tests.kube.controlplane.build
 

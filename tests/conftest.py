@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 
-from grove.api.crds import custom_resource_definitions
+from tests.kube.controlplane.definitions import serve_our_kinds
 from tests.kube.controlplane.plane import Plane, running_plane
 
 
@@ -16,9 +15,5 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     Whoever stops components or installs webhooks starts a plane of his own.
     """
     with running_plane(tmp_path_factory.mktemp("plane")) as running:
-        definitions = custom_resource_definitions()
-        for definition in definitions:
-            running.kubectl("create", "-f", "-", stdin=msgspec.json.encode(definition).decode())
-        names = [f"crd/{definition['metadata']['name']}" for definition in definitions]
-        running.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+        serve_our_kinds(running)
         yield running

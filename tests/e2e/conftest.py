@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.accounts import restricted_kubeconfig
 from tests.e2e.harness import Cluster
 from tests.e2e.installation import Installation, outside_operator
+from tests.e2e.kubectl_verbs import Both, Clusters, both_clusters
 from tests.e2e.served import grove_up
 from tests.kube.controlplane.nodes import running_nodes
 from tests.kube.controlplane.plane import running_plane
@@ -38,9 +40,22 @@ def cluster(
         runner.run(one.__aexit__(None, None, None))
 
 
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    """The two that kubectl is compared on: one of each, at the same time."""
+    with both_clusters(tmp_path_factory.mktemp("both")) as both:
+        yield both
+
+
+@pytest.fixture
+def both(clusters: Clusters) -> Both:
+    return clusters.new_namespace()
+
+
 def _embedded(stack: ExitStack, folder: Path) -> Cluster:
     kubectl = stack.enter_context(grove_up(folder / "up", "--no-operator", "--nodes", str(NODES)))
-    operator = stack.enter_context(outside_operator(kubectl.kubeconfig, folder))
+    account = restricted_kubeconfig(kubectl.kubeconfig, folder)
+    operator = stack.enter_context(outside_operator(account, folder))
     return Cluster(kubectl.kubeconfig, operators=(operator,))
 
 

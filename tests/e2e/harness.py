@@ -98,6 +98,8 @@ class Stage:
         self.client = cluster.client
         # For how many seconds something is waited for.
         self.patience = WAIT_SECONDS
+        # What a node that the story adds has to offer.
+        self.node_resources: Mapping[str, str] = NODE_RESOURCES
         self._has_nodes = has_nodes
         self._seen: dict[str, tuple[bytes, ...]] = {}
 
@@ -115,7 +117,7 @@ class Stage:
 
     async def add_nodes(self, number: int) -> object:
         nodes = Nodes(self.client, self.cluster.clock)
-        return await nodes.create(number, NODE_RESOURCES, {NODES_OF: self.namespace})
+        return await nodes.create(number, self.node_resources, {NODES_OF: self.namespace})
 
     async def clear(self) -> None:
         """Leave no work for the operator behind; nobody waits for the end of it."""

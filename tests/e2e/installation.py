@@ -8,15 +8,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from time import monotonic, sleep
 from urllib.parse import urlsplit
 
 import msgspec
 import yaml
 
-from grove.api.crds import KINDS as CRDS
 from grove.api.meta import JsonObject
-from tests.e2e.operators import READY_SECONDS, Operator
+from tests.e2e.operators import Operator
+from tests.kube.controlplane.definitions import await_our_kinds
 from tests.kube.controlplane.plane import LOOPBACK, Plane
 
 NAMESPACE = "grove-system"
@@ -62,13 +61,13 @@ class Installation:
         self.webhook_port = _free_port()
         self.documents = [
             document
-            for document in _manifests(plane.folder, parts)
+            for document in printed_manifests(plane.folder, parts)
             if document["kind"] not in without and (has_webhooks or "Webhook" not in document["kind"])
         ]
         # Namespace and definitions first, as they stand in the output; the rest needs them.
         text = yaml.safe_dump_all(self._reachable(document) for document in self.documents)
         plane.kubectl("apply", "--server-side", "-f", "-", stdin=text)
-        self._await_definitions()
+        await_our_kinds(plane)
 
     def token(self) -> str:
         """A new token of the operator's account; each can be told apart in the audit log."""
@@ -95,14 +94,6 @@ class Installation:
         command = ("tests.e2e.in_pod", str(mount), "operator", "--config", str(config))
         return Operator(command, folder / f"{name}.log", environment)
 
-    def _await_definitions(self) -> None:
-        # kubectl's own wait gives up on a definition that has no condition yet.
-        is_there = "{.items[*].status.conditions[?(@.type=='Established')].status}"
-        deadline = monotonic() + READY_SECONDS
-        while self.plane.kubectl("get", "crd", "-o", f"jsonpath={is_there}").split() != ["True"] * len(CRDS):
-            assert monotonic() < deadline, "our kinds are not served"
-            sleep(0.1)
-
     def _reachable(self, document: JsonObject) -> JsonObject:
         """There is no network of pods here: the Service stands for this machine, and its port for the process's."""
         if document["kind"] == "Service":
@@ -112,7 +103,8 @@ class Installation:
         return document
 
 
-def _manifests(folder: Path, parts: JsonObject) -> list[JsonObject]:
+def printed_manifests(folder: Path, parts: JsonObject) -> list[JsonObject]:
+    """What `grove manifests` prints for a configuration."""
     ports = {"webhooks": {"port": 9443}, "healthProbes": {"port": 9444}, "metrics": {"port": 9445}}
     config = write_configuration(folder / "installed.yaml", **{"leaderElection": ELECTION, **parts, "server": ports})
     options = ("--config", str(config), "--output", "json")
