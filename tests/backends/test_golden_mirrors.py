@@ -82,11 +82,11 @@ def _as_written(resource: Resource[Any], item: JsonObject) -> JsonObject:
 
 
 def _foreign(words: dict[str, str]) -> JsonObject:
-    """What is said to others: not our own labels and annotations."""
+    """What is said to others: not our own labels and annotations, nor where its node is, which the cluster adds."""
     return {
         key: value
         for key, value in sorted(words.items())
-        if not key.startswith(("grove.io/", "app.kubernetes.io/", "simulation.grove.io/"))
+        if not key.startswith(("grove.io/", "app.kubernetes.io/", "simulation.grove.io/", "topology.kubernetes.io/"))
     }
 
 

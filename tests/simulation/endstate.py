@@ -4,6 +4,7 @@ from typing import Any
 
 from grove.api import labels, names
 from grove.api.meta import JsonObject
+from grove.cluster.nodes import ZONE
 from grove.sim.world import World
 
 # Kinds of which every object counts; events are for people and may be lost in a crash.
@@ -17,8 +18,8 @@ _KINDS = (
     "controllerrevisions",
 )
 _FLEETING = frozenset(
-    {"uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "ownerReferences", "generation",
-     "observedGeneration", "observedAt", "managedFields", "updateStartedAt", "updateEndedAt", "startTime"}
+    {labels.INCARNATION, ZONE, "uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "ownerReferences",
+     "generation", "observedGeneration", "observedAt", "managedFields", "updateStartedAt", "updateEndedAt", "startTime"}
 )  # fmt: skip
 
 
@@ -63,7 +64,7 @@ def _plain(value: Any, pod_names: dict[str, str]) -> Any:
             # A set that failed keeps the names of pods that are gone.
             references = [{**one, "name": _gone(one["name"], pod_names)} for one in value["podReferences"]]
             value = {**value, "podReferences": references}
-        return {k: _plain(v, pod_names) for k, v in value.items() if k not in _FLEETING and k != labels.INCARNATION}
+        return {k: _plain(v, pod_names) for k, v in value.items() if k not in _FLEETING}
     if isinstance(value, list):
         return [_plain(v, pod_names) for v in value]
     return pod_names.get(value, value) if isinstance(value, str) else value

@@ -256,10 +256,19 @@ def _new_incarnation(replica: ReplicaView, clique: CliqueBlueprint, recreation: 
     return recreation.incarnation
 
 
+def _was_placed(clique: CliqueView) -> bool:
+    """Some pod of it is on a node, or was; of one that lost all its pods, its status remembers."""
+    return (
+        clique.placed_count > 0
+        or clique.clique.status.was_available
+        or any(pod.is_scheduled for pod in (*clique.leaving, *clique.failed))
+    )
+
+
 def _gang_life(state: GangState, incarnation: str) -> str:
     """The life of those that a clique made anew waits with; "": its own, with which it is placed."""
     views = state.views
-    if not views or any(clique.placed_count or any(pod.is_scheduled for pod in clique.leaving) for clique in views):
+    if not views or any(map(_was_placed, views)):
         return ""
     life = views[0].gang_life
     return life if life != incarnation else ""
