@@ -31,6 +31,8 @@ from tests.simulation.stories import (
 )
 
 KILLS = 4
+# Far longer than the scheduler takes to notice a node.
+QUIET_SECONDS = 3.0
 
 
 class Beside(msgspec.Struct, frozen=True):
@@ -61,10 +63,25 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
 
 
 class Crowded(Stage):
-    """A stage on which there is often no room: it is settled when every pod is there and runs, or was told why not."""
+    """A stage on which there is often no room: it is settled when every pod is there and runs, or was told why not.
+
+    A pod may have been told so before there was room, so nothing must have changed for a while, either.
+    """
 
     async def settle(self) -> None:
-        await self.wait_until(lambda: not _missing(self) and all(map(_is_judged, self.pods())))
+        clock = self.cluster.clock
+        before: object = None
+        changed_at = clock.monotonic()
+
+        def is_at_rest() -> bool:
+            nonlocal before, changed_at
+            now = [(pod.metadata.uid, pod.spec.node_name, pod.is_ready) for pod in self.pods()]
+            if now != before:
+                before, changed_at = now, clock.monotonic()
+            is_quiet = clock.monotonic() - changed_at > QUIET_SECONDS
+            return is_quiet and not _missing(self) and all(map(_is_judged, self.pods()))
+
+        await self.wait_until(is_at_rest)
 
 
 def _missing(stage: Stage) -> list[str]:

@@ -57,7 +57,7 @@ def running_by_role(world: Scene) -> dict[str, int]:
 async def expect_running(world: Scene, count: int) -> None:
     """At rest `count` pods run, and every other pod says why it does not."""
     await world.settle()
-    await world.wait_until(lambda: len(world.running_pods()) == count)
+    assert len(world.running_pods()) == count
     for pod in world.pods():
         if pod.status.phase != "Running":
             condition = find_condition(pod.status.conditions, "PodScheduled")

@@ -1,11 +1,9 @@
 """What every namespace has from its beginning: an account to run as, and the authority of this API server."""
 
-import asyncio
-
 import msgspec
 
 from grove.api.meta import JsonObject
-from grove.cluster.caretaker import Caretaker
+from grove.cluster.caretaker import Rounds
 from grove.cluster.resources import BY_QUALIFIED, NAMESPACES, Served
 from grove.cluster.server import ApiServer
 from grove.cluster.server.callers import ACCOUNT_CONTROLLER
@@ -17,32 +15,18 @@ _CONFIGS = BY_QUALIFIED["configmaps"]
 _NAMES = _ACCOUNT, _AUTHORITY = "default", "kube-root-ca.crt"
 
 
-class FurnishedNamespaces:
+class FurnishedNamespaces(Rounds):
     """`run` until cancelled. What somebody takes away comes back."""
 
     def __init__(self, server: ApiServer, *, root_ca: bytes = b"") -> None:
-        self._server = server
+        super().__init__(server, ACCOUNT_CONTROLLER, delay=0)
         self._furniture: list[tuple[Served, str, JsonObject]] = [(_ACCOUNTS, _ACCOUNT, {})]
         if root_ca:
             self._furniture.append((_CONFIGS, _AUTHORITY, {"data": {"ca.crt": root_ca.decode()}}))
         self._namespaces = server.store.table(NAMESPACES)
-        self._queue = {entry.name: None for entry in self._namespaces.entries("")}
-        self._has_work = asyncio.Event()
-        self._has_work.set()
-        self._caretaker = Caretaker(server, ACCOUNT_CONTROLLER, self._enqueue)
+        for entry in self._namespaces.entries(""):
+            self._enqueue(entry.name)
         server.store.subscribe(self._follow)
-
-    async def run(self) -> None:
-        """For ever."""
-        while True:
-            await self._has_work.wait()
-            await self._server.clock.sleep(0)
-            self._has_work.clear()
-            queue, self._queue = self._queue, {}
-            for name in queue:
-                await self._furnish(name)
-            if self._caretaker.has_failed:
-                await self._caretaker.wait_and_retry()
 
     def _follow(self, change: Change) -> None:
         served, entry = change.served, change.entry
@@ -51,11 +35,7 @@ class FurnishedNamespaces:
         elif change.type is ChangeType.DELETED and entry.name in _NAMES and served in (_ACCOUNTS, _CONFIGS):
             self._enqueue(entry.namespace)
 
-    def _enqueue(self, name: str) -> None:
-        self._queue[name] = None
-        self._has_work.set()
-
-    async def _furnish(self, name: str) -> None:
+    async def _visit(self, name: str) -> None:
         for served, wanted, content in self._furniture:
             namespace = self._namespaces.find("", name)
             if namespace is None or "deletionTimestamp" in namespace.obj["metadata"]:

@@ -12,5 +12,4 @@ def switch(query: Mapping[str, str], name: str) -> bool | None:
 
 
 def is_on(query: Mapping[str, str], name: str) -> bool:
-    said = query.get(name)
-    return said is not None and said.lower() not in _OFF
+    return bool(switch(query, name))

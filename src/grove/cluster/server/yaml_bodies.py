@@ -15,12 +15,12 @@ import msgspec
 import yaml
 
 from grove.cluster.server.doubled_fields import doubled_fields
+from grove.cluster.store import DEEPEST
 
 # Ten times as fast, and there wherever the package came with it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Aliases let a short text stand for an endless one: no document is larger than its text and this many values.
 _SPARE_VALUES = 10_000
-_DEEPEST = 200
 _TRUTHS = {
     form: truth
     for words, truth in ((("y", "yes", "true", "on"), True), (("n", "no", "false", "off"), False))
@@ -81,7 +81,7 @@ class _Reader:
         return Document(None)
 
     def _value(self, event: Any, depth: int) -> Any:
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             raise ValueError("exceeded max depth")
         if isinstance(event, yaml.AliasEvent):
             return self._meant(event.anchor or "")
