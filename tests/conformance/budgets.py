@@ -4,12 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from grove.api.meta import JsonObject
-from tests.conformance.talk import Answer, Talk, clique, owned_by, pod
+from tests.conformance.talk import BOUND, Answer, Talk, clique, owned_by, pod
 
 BUDGETS = "poddisruptionbudgets"
 SELECTOR: JsonObject = {"matchLabels": {"app": "x"}}
-# On a node that is not there: nobody stops the pod, so that it can be seen leaving.
-BOUND: JsonObject = {"nodeName": "no-such-node"}
 _PATIENCE_SECONDS = 60.0
 
 

@@ -197,6 +197,10 @@ def config(name: str, data: JsonObject | None = None, **metadata: Any) -> JsonOb
     return body if data is None else {**body, "data": data}
 
 
+# On a node that is not there: nobody stops the pod, so that it can be seen leaving.
+BOUND: JsonObject = {"nodeName": "no-such-node"}
+
+
 def pod(name: str, *, spec: JsonObject | None = None, **metadata: Any) -> JsonObject:
     """A pod that no scheduler touches, and into which no token is mounted."""
     container = {"name": "main", "image": "registry.example/pause:3.10"}

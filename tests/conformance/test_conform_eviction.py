@@ -8,7 +8,6 @@ import pytest
 from grove.api.meta import JsonObject
 from grove.kube.config import Access
 from tests.conformance.budgets import (
-    BOUND,
     BUDGETS,
     become,
     budget,
@@ -19,7 +18,7 @@ from tests.conformance.budgets import (
     guarding,
     running,
 )
-from tests.conformance.talk import Answer, Talk, pod
+from tests.conformance.talk import BOUND, Answer, Talk, pod
 from tests.conformance.test_conform_protobuf import PROTOBUF
 from tests.conformance.test_conform_rbac import allowed, as_account, user
 from tests.conformance.test_conform_webhooks import VALIDATING, endpoint, hook, installed, path_of
