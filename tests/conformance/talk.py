@@ -164,6 +164,12 @@ class Talk:
             assert self.clock.monotonic() < deadline, answer.body
             await self.clock.sleep(0.02)
 
+    async def caught_up(self, plural: str, names: list[str], **query: str) -> None:
+        """A list of now, which a real server answers when its cache knows of these.
+
+        Whoever asks for any moment (`resourceVersion=0`) may be shown one before the last write."""
+        assert (await self.get(self.at(plural), **query)).names == names
+
     async def until_gone(self, path: str) -> None:
         await self.until(path, lambda answer: answer.status == 404)
 

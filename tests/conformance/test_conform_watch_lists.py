@@ -48,6 +48,7 @@ async def test_a_switch_is_off_by_false(api: Talk, word: str) -> None:
 @pytest.mark.parametrize("version", ["", "0", "1"])
 async def test_a_streamed_list_is_complete_whatever_the_client_knew(api: Talk, version: str) -> None:
     born = [await api.create("podcliques", clique(name)) for name in ("a", "b")]
+    await api.caught_up("podcliques", ["a", "b"])
     first, bookmark = await begun(api, "podcliques", resourceVersion=version)
     assert first == [one.body for one in born]
     # From any state, if that is what the client asks for.

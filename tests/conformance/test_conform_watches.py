@@ -106,6 +106,7 @@ async def test_a_watch_by_field_follows_one_object(api: Talk) -> None:
 async def test_a_watch_from_anywhere_begins_with_what_there_is(api: Talk, query: Any) -> None:
     for name in ("a", "b"):
         await api.create("configmaps", mine(name))
+    await api.caught_up("configmaps", ["a", "b"], labelSelector=MINE)
     assert names(await events(api, "configmaps", labelSelector=MINE, **query)) == [("ADDED", "a"), ("ADDED", "b")]
 
 
