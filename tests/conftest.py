@@ -1,11 +1,16 @@
-"""What tests of several rooms share: the real control plane, started once for all that ask for it."""
+"""What tests of several rooms share: the real control plane, started once for all that ask for it; and patience."""
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.kube.controlplane.definitions import serve_our_kinds
 from tests.kube.controlplane.plane import Plane, running_plane
+
+# How long an example takes says more about what else the machine does than about us.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

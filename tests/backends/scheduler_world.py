@@ -103,6 +103,11 @@ class SchedulerWorld(World):
         assert response.status < 300, response.body
 
 
+def definition_names() -> list[str]:
+    """Of the kinds of both, as kubectl calls them. Kubernetes' own are not served so where they are built in."""
+    return [one["metadata"]["name"] for file in _FILES.values() for one in definitions(file)]
+
+
 def definitions(file: str) -> list[JsonObject]:
     """The CustomResourceDefinitions of a scheduler."""
     return _documents(CRDS / file)

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from grove.api.meta import JsonObject
-from tests.backends.scheduler_world import CRDS
+from tests.backends.scheduler_world import CRDS, definition_names
 from tests.backends.test_golden_mirrors import GOLDEN
+from tests.e2e.installation import await_served
 from tests.kube.controlplane.plane import Plane, running_plane
 
 pytestmark = pytest.mark.kube
@@ -20,7 +21,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     with running_plane(tmp_path_factory.mktemp("mirrors")) as plane:
         for path in sorted(CRDS.glob("*.yaml")):
             plane.kubectl("create", "-f", str(path))
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        await_served(plane.user("admin"), definition_names())
         yield plane
 
 

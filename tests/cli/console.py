@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,8 +21,25 @@ from grove.kube.transport import Request
 GROVE = Path(sys.executable).with_name("grove")
 ROOT = Path(__file__).parent.parent.parent
 # A safety net, far above what anything takes.
-SECONDS = 60
-ATTEMPTS = 100
+SECONDS = 240
+PAUSE_SECONDS = 0.02
+
+
+def attempts() -> Iterator[None]:
+    """`for _ in attempts():` again and again, until something should have happened long ago."""
+
+    async def now() -> float:
+        return LoopClock.starting_now().monotonic()
+
+    async def pause() -> None:
+        await LoopClock.starting_now().sleep(PAUSE_SECONDS)
+
+    with asyncio.Runner() as runner:
+        deadline = runner.run(now()) + SECONDS
+        while runner.run(now()) < deadline:
+            yield
+            # Whoever is asked needs the time more than who asks.
+            runner.run(pause())
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,8 +124,16 @@ class Up:
 
     def ask_until(self, text: str, *arguments: str) -> Said:
         """Run a command again and again until it says the text."""
-        for _ in range(ATTEMPTS):
+        for _ in attempts():
             said = self.grove(*arguments)
             if text in said.out:
                 return said
         raise AssertionError(f"{arguments} never said {text!r}: {said}")
+
+    def ask_until_lines(self, lines: list[str], *arguments: str, plain: Callable[[str], str] = str) -> None:
+        """Run a command again and again until it says exactly this, in `plain` form."""
+        for _ in attempts():
+            said = [plain(line) for line in self.grove(*arguments).out.splitlines()]
+            if said == lines:
+                return
+        assert said == lines, arguments

@@ -13,12 +13,11 @@ import msgspec
 import yaml
 
 from grove.api.meta import JsonObject
-from tests.cli.console import GROVE, SECONDS, environment
+from tests.cli.console import GROVE, SECONDS, attempts, environment
 
 FREE_PORTS = {"server": {"healthProbes": {"port": 0}, "metrics": {"port": 0}}}
-ATTEMPTS = 5000
-# Short, so that a takeover is not waited for.
-ELECTION = {"enabled": True, "leaseDuration": "5s", "renewDeadline": "4s", "retryPeriod": "200ms"}
+# Short, so that a takeover is not waited for; long enough that on a busy machine nobody loses the lead who lives.
+ELECTION = {"enabled": True, "leaseDuration": "10s", "renewDeadline": "8s", "retryPeriod": "200ms"}
 
 
 def write_config(folder: Path, name: str = "config.yaml", **keys: object) -> Path:
@@ -79,7 +78,7 @@ class Operator:
 
     def ask_until(self, text: str, page: str) -> str:
         """Ask again and again until the page says so: it tells of what the process has seen by now."""
-        for _ in range(ATTEMPTS):
+        for _ in attempts():
             answer = self.ask(page)
             if text in answer.text:
                 return answer.text

@@ -28,9 +28,9 @@ def test_it_makes_sets_available_and_ends_cleanly(tmp_path: Path, number: signal
         assert operator.end(number) == 0
     assert operator.lines[-1]["msg"] == "stopped"
     made = [line for line in operator.lines if line["msg"] == "create pods"]
-    assert [(line["namespace"], line["set"], line["replica"], line["count"]) for line in made] == [
-        ("default", "chat", "0", 10)
-    ]
+    # One line per pass; and a pass that takes a second goes on in the next.
+    assert {(line["namespace"], line["set"], line["replica"]) for line in made} == {("default", "chat", "0")}
+    assert sum(line["count"] for line in made) == 10
 
 
 def test_when_the_leader_is_killed_the_other_one_takes_over(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_profiles_are_served_on_loopback_when_asked_for(tmp_path: Path) -> None:
     with Up(tmp_path, "--no-operator"), Operator(tmp_path, "--config", str(config)) as operator:
         assert operator.start["profiling"].startswith("http://127.0.0.1:")
         operator.start["health"] = operator.start["profiling"]
-        assert "Reflector.run" in operator.ask("debug/tasks").text
+        operator.ask_until("Reflector.run", "debug/tasks")
         assert "function calls" in operator.ask("debug/profile?seconds=0.01").text
         assert operator.ask("debug/profile?seconds=soon").status == 400
         assert operator.ask("debug/memory").text == "counting from now on: ask again later\n"

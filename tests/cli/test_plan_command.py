@@ -36,7 +36,7 @@ QUICKSTART = ROOT / "examples" / "quickstart.yaml"
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """One cluster for all tests of this file."""
     with Up(tmp_path_factory.mktemp("cluster"), str(QUICKSTART)) as up:
-        up.read_until("pcs/chat Pending -> Running")
+        up.read_until("1/1 replicas available, 10/10 pods ready")
         yield up
 
 

@@ -38,13 +38,10 @@ def test_the_readme_shows_what_is_printed(tmp_path_factory: pytest.TempPathFacto
     with Up(folder, str(ROOT / "examples" / "quickstart.yaml")) as up:
         up.read_until("podcliqueset/chat created")
         assert [_plain(line) for line in up.lines] == [_plain(line) for line in MAKE.splitlines()[1:]]
-        up.ask_until("10/10", "status")
-        assert [_plain(line) for line in up.grove("status").out.splitlines()] == [
-            _plain(line) for line in commands["grove status"]
-        ]
+        up.ask_until_lines([_plain(line) for line in commands["grove status"]], "status", plain=_plain)
         asyncio.run(_scale(up, replicas=8))
         why = "why pg/chat-0-decode-6"
-        assert up.ask_until("have no room", *why.split()).out.splitlines() == commands[f"grove {why}"]
+        up.ask_until_lines(commands[f"grove {why}"], *why.split())
 
 
 async def _scale(up: Up, *, replicas: int) -> None:

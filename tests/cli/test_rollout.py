@@ -48,6 +48,7 @@ def stuck(up: Up, name: str) -> None:
     write(up, manifest(name, a="a:1", b="b:1"))
     follow(up, name)
     write(up, manifest(name, a="a:2", b="b:1"), selector=STUCK)
+    up.ask_until("1/2 pods new, replacing pod/", "rollout", "status", name, "--no-watch")
 
 
 # --- follow ----------------------------------------------------------------------------------------------------------
@@ -66,7 +67,6 @@ def test_an_update_is_followed_to_its_end(up: Up) -> None:
 
 def test_one_look_says_how_far_it_is(up: Up) -> None:
     stuck(up, "look")
-    up.ask_until("replacing pod/", "rollout", "status", "look", "--no-watch")
     said = up.grove("rollout", "status", "look", "--watch=false")
     assert said.code == 0
     assert re.fullmatch(
@@ -82,7 +82,6 @@ def test_one_look_says_how_far_it_is(up: Up) -> None:
 
 def test_patience_ends_with_what_is_waited_for(up: Up) -> None:
     stuck(up, "late")
-    up.ask_until("replacing pod/", "rollout", "status", "late", "--no-watch")
     said = up.grove("rollout", "status", "late", "--timeout", "300ms", "--output", "json")
     assert (said.code, said.json()["state"]) == (1, "Updating")
     assert said.err.startswith("grove: not done after 300ms: pcs/late updating to revision 2; ")
@@ -227,7 +226,6 @@ def test_undo_says_what_changes_and_can_be_waited_for(up: Up) -> None:
 
 def test_undo_in_json_holds_how_the_update_ended(up: Up) -> None:
     stuck(up, "undone")
-    up.ask_until("updating to revision 2", "rollout", "status", "undone", "--no-watch")
     said = up.grove("rollout", "undo", "undone", "--wait", "--output", "json").json()
     assert (said["undo"]["toRevision"], said["rollout"]["state"], said["rollout"]["revision"]) == (1, "UpToDate", 3)
 

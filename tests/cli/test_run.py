@@ -244,7 +244,10 @@ def test_a_command_that_this_machine_does_not_have_is_named(tmp_path: Path) -> N
 
 
 def test_an_inference_set_is_done_once_it_is_available(tmp_path: Path) -> None:
-    serving = inference_set("serve", clique("server", "echo serving; exec sleep 1000", replicas=2))
+    serving = inference_set("serve", clique("server", "echo serving; touch up; exec sleep 1000", replicas=2))
+    # In the folder that it runs in. Else it would be available before it has said anything.
+    probe = {"exec": {"command": ["test", "-e", "up"]}, "periodSeconds": 1, "timeoutSeconds": 60}
+    serving["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["readinessProbe"] = probe
     said = run(tmp_path, write(tmp_path, serving), "--until", "available")
     assert (said.code, said.err) == (0, "")
     assert said_by(said.out, "serve-0-server-") == ["serving"] * 2

@@ -25,7 +25,7 @@ from grove.kube.config import find_access
 from grove.kube.errors import ConnectionLost
 from grove.kube.http import HttpTransport
 from grove.kube.transport import Request, Response
-from tests.cli.console import ROOT, Up, grove
+from tests.cli.console import ROOT, Up, attempts, grove
 
 QUICKSTART = str(ROOT / "examples" / "quickstart.yaml")
 CONFIGS = "/api/v1/namespaces/default/configmaps"
@@ -359,7 +359,7 @@ def _is_restarted(pod: JsonObject) -> bool:
 
 
 def _wait(up: Up, number: int, seen: Any) -> list[JsonObject]:
-    for _ in range(1000):
+    for _ in attempts():
         pods: list[JsonObject] = up.read(PODS)["items"]
         if len(pods) == number and seen(pods):
             return pods

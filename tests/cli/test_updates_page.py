@@ -35,7 +35,7 @@ def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
     shown = commands()
     assert len(shown) > 6
     with Up(tmp_path, str(ROOT / "examples" / "quickstart.yaml")) as up:
-        up.read_until("pcs/chat Pending -> Running")
+        up.read_until("1/1 replicas available, 10/10 pods ready")
         env = environment(tmp_path, {"KUBECONFIG": str(tmp_path / ".grove" / "kubeconfig")})
         env["PATH"] = f"{GROVE.parent}:{env['PATH']}"
         for command, lines in shown:

@@ -18,7 +18,7 @@ from kubernetes import config
 from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
 
 from grove.api.meta import JsonObject
-from tests.clients.test_python_client import MERGE, pcs, pod
+from tests.clients.test_python_client import MERGE, new_namespace, pcs, pod
 from tests.e2e.kept import KeptCluster
 from tests.kube.controlplane.build import GO_CLIENT, build, chosen_version
 from tests.kube.controlplane.definitions import serve_our_kinds
@@ -27,7 +27,7 @@ from tests.kube.controlplane.plane import Plane, running_plane
 pytestmark = pytest.mark.kube
 
 # A safety net, far above what anything takes.
-SECONDS = 60.0
+SECONDS = 180.0
 SETS = ("grove.io", "v1alpha1")
 _numbers = count()
 
@@ -36,9 +36,7 @@ _numbers = count()
 def people(kubeconfig: Path) -> Iterator[tuple[ApiClient, str]]:
     """Somebody else who works in the same, new, namespace."""
     with config.new_client_from_config(config_file=str(kubeconfig)) as api:
-        namespace = f"go-{next(_numbers)}"
-        CoreV1Api(api).create_namespace({"metadata": {"name": namespace}})
-        yield api, namespace
+        yield api, new_namespace(api, f"go-{next(_numbers)}")
 
 
 # --- its own steps ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,9 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 # A safety net, far above what anything takes.
-SECONDS = 60.0
+SECONDS = 180.0
+# After which a server ends a watch: long enough for a busy one to tell first what there is.
+WATCH_SECONDS = 4
 _numbers = count()
 
 
@@ -54,9 +56,19 @@ class Python:
 @pytest.fixture
 def python(kubeconfig: Path) -> Iterator[Python]:
     with config.new_client_from_config(config_file=str(kubeconfig)) as api:
-        namespace = f"python-{next(_numbers)}"
-        CoreV1Api(api).create_namespace({"metadata": {"name": namespace}})
-        yield Python(api, namespace)
+        yield Python(api, new_namespace(api, f"python-{next(_numbers)}"))
+
+
+def new_namespace(api: ApiClient, name: str) -> str:
+    """With its account: a real server takes no pod before."""
+    core = CoreV1Api(api)
+    core.create_namespace({"metadata": {"name": name}})
+    accounts = watch.Watch()
+    for event in accounts.stream(core.list_namespaced_service_account, name, timeout_seconds=int(SECONDS)):
+        if event["raw_object"]["metadata"]["name"] == "default":
+            accounts.stop()
+            return name
+    raise AssertionError("the namespace got no account")
 
 
 def pod(name: str, **labels: str) -> JsonObject:
@@ -214,13 +226,13 @@ def test_a_watch_goes_on_from_a_list_and_ends_at_its_time(python: Python) -> Non
     python.config_map("a", mine="1")
     python.patch("a", {"data": {"k": "v"}}, MERGE)
     python.core.delete_namespaced_config_map("a", python.namespace)
-    seen = python.watched(resource_version=version, label_selector="mine=1", timeout_seconds=1)
+    seen = python.watched(resource_version=version, label_selector="mine=1", timeout_seconds=WATCH_SECONDS)
     assert seen == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
 
 
 def test_events_are_models_of_their_kind(python: Python) -> None:
     python.core.create_namespaced_pod(python.namespace, pod("a"))
-    stream = watch.Watch().stream(python.core.list_namespaced_pod, python.namespace, timeout_seconds=1)
+    stream = watch.Watch().stream(python.core.list_namespaced_pod, python.namespace, timeout_seconds=WATCH_SECONDS)
     (event,) = stream
     assert (event["type"], event["object"].spec.containers[0].name) == ("ADDED", "main")
 
@@ -229,22 +241,23 @@ def test_bookmarks_come_to_those_who_ask_for_them(python: Python) -> None:
     born = python.config_map("a", mine="yes")
     one = watch.Watch()
     stream = one.stream(
-        python.core.list_namespaced_config_map, python.namespace, label_selector="mine=yes", timeout_seconds=4,
-        allow_watch_bookmarks=True,
+        python.core.list_namespaced_config_map, python.namespace, label_selector="mine=yes",
+        timeout_seconds=WATCH_SECONDS, allow_watch_bookmarks=True,
     )  # fmt: skip
     assert next(stream)["type"] == "ADDED"
     # Something happens of which this watch has nothing else to tell.
     other = python.config_map("b", mine="no")
     assert {event["type"] for event in stream} == {"BOOKMARK"}
     assert int(one.resource_version) >= int(other.metadata.resource_version) > int(born.metadata.resource_version)
-    assert python.watched(label_selector="mine=yes", timeout_seconds=1) == [("ADDED", "a")]
+    assert python.watched(label_selector="mine=yes", timeout_seconds=WATCH_SECONDS) == [("ADDED", "a")]
 
 
 def test_a_watch_may_begin_with_what_there_is_and_say_where_that_ends(python: Python) -> None:
     python.config_map("a", mine="1")
     stream = watch.Watch().stream(
-        python.core.list_namespaced_config_map, python.namespace, label_selector="mine=1", timeout_seconds=1,
-        allow_watch_bookmarks=True, send_initial_events=True, resource_version_match="NotOlderThan",
+        python.core.list_namespaced_config_map, python.namespace, label_selector="mine=1",
+        timeout_seconds=WATCH_SECONDS, allow_watch_bookmarks=True, send_initial_events=True,
+        resource_version_match="NotOlderThan",
     )  # fmt: skip
     first, second, *_ = stream
     assert (first["type"], first["object"].metadata.name) == ("ADDED", "a")
@@ -315,7 +328,7 @@ def test_status_and_scale_of_custom_objects_are_written_apart(python: Python) ->
 def test_custom_objects_are_watched(python: Python) -> None:
     version = python.custom.list_namespaced_custom_object(*python.sets)["metadata"]["resourceVersion"]
     python.custom.create_namespaced_custom_object(*python.sets, pcs("chat"))
-    options = {"resource_version": version, "timeout_seconds": 1}
+    options = {"resource_version": version, "timeout_seconds": WATCH_SECONDS}
     stream = watch.Watch().stream(python.custom.list_namespaced_custom_object, *python.sets, **options)
     assert [(event["type"], event["object"]["metadata"]["name"]) for event in stream] == [("ADDED", "chat")]
 
@@ -341,7 +354,9 @@ def test_the_dynamic_client_finds_kinds_and_applies_objects(python: Python, tmp_
     assert [item.metadata.name for item in sets.get(namespace=python.namespace).items] == ["chat"]
     pods = dynamic.resources.get(api_version="v1", kind="Pod")
     pods.create(body=pod("a"), namespace=python.namespace)
-    seen = [(event["type"], event["object"].metadata.name) for event in pods.watch(python.namespace, timeout=1)]
+    seen = [
+        (event["type"], event["object"].metadata.name) for event in pods.watch(python.namespace, timeout=WATCH_SECONDS)
+    ]
     assert seen == [("ADDED", "a")]
     pods.delete(name="a", namespace=python.namespace, grace_period_seconds=0)
     assert pods.get(namespace=python.namespace).items == []

@@ -23,7 +23,7 @@ CONFIGS = "/api/v1/namespaces/default/configmaps"
 NAMESPACES = "/api/v1/namespaces"
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 # A safety net, far above what anything takes.
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 class KeptServer:

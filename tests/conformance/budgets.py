@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from grove.api.meta import JsonObject
-from tests.conformance.talk import BOUND, Answer, Talk, clique, owned_by, pod
+from tests.conformance.talk import PATIENCE_SECONDS, Answer, Talk, bound, clique, owned_by, pod
 
 BUDGETS = "poddisruptionbudgets"
 SELECTOR: JsonObject = {"matchLabels": {"app": "x"}}
-_PATIENCE_SECONDS = 60.0
 
 
 def budget(name: str, spec: Any = None, **metadata: Any) -> JsonObject:
@@ -29,7 +28,7 @@ async def running(api: Talk, *names: str, ready: bool = True, app: str = "x", ow
     """Pods that run on a node, and are ready or not."""
     owners = {} if owner is None else {"ownerReferences": [{**owned_by(owner), "controller": True}]}
     for name in names:
-        await api.create("pods", pod(name, spec=BOUND, labels={"app": app}, **owners))
+        await api.create("pods", pod(name, spec=bound(), labels={"app": app}, **owners))
         await become(api, name, "Running", ready=ready)
 
 
@@ -70,7 +69,7 @@ async def counted(api: Talk, expected: int, healthy: int, desired: int, allowed:
     begun = reminded = api.clock.monotonic()
     while not wanted.is_in(answer := await api.get(path)):
         now = api.clock.monotonic()
-        assert now < begun + _PATIENCE_SECONDS, answer.body
+        assert now < begun + PATIENCE_SECONDS, answer.body
         if now > reminded + 1:
             reminded = now
             await api.merge(path, {"metadata": {"annotations": {"reminded": str(now)}}})

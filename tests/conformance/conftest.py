@@ -57,6 +57,7 @@ def api(runner: asyncio.Runner, access: Access) -> Iterator[Talk]:
         transport = HttpTransport(access, clock)
         talk = Talk(transport, clock, f"test-{next(_numbers)}")
         await talk.create("namespaces", {"metadata": {"name": talk.namespace}})
+        await talk.furnished()
         return talk, transport
 
     talk, transport = runner.run(open_talk())

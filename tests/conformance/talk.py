@@ -1,7 +1,8 @@
 """Requests in one line, to whichever API server a test is about, and the answers as they came."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -14,6 +15,9 @@ JSON = "application/json"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+# A safety net, far above what anything takes. A real garbage collector learns of new kinds every 30 s only, and then
+# tries again later and later.
+PATIENCE_SECONDS = 180.0
 
 _ROOTS = {
     "leases": "/apis/coordination.k8s.io/v1",
@@ -146,22 +150,24 @@ class Talk:
 
     @asynccontextmanager
     async def watch(self, path: str, *, accept: str = "", **query: str) -> AsyncIterator["Watched"]:
-        """A watch that cannot hang: the server ends it after ten seconds, unless the query says otherwise."""
-        question = {"watch": "true", "timeoutSeconds": "10", **query}
+        """A watch that cannot hang: the server ends it after a minute, unless the query says otherwise."""
+        question = {"watch": "true", "timeoutSeconds": "60", **query}
         request = Request(method="GET", path=path, query=question, accept=accept)
         async with self.transport.stream(request) as lines:
             yield Watched(lines)
 
-    async def until(self, path: str, is_reached: Callable[[Answer], Any], seconds: float = 90) -> Answer:
-        """Polls an object that a controller changes, until it is as wanted; gives up after that time.
+    async def until(self, path: str, is_reached: Callable[[Answer], Any]) -> Answer:
+        """Polls an object that a controller changes, until it is as wanted."""
+        return await self.until_answered(lambda: self.get(path), is_reached)
 
-        A real garbage collector learns of new kinds every 30 s only."""
-        deadline = self.clock.monotonic() + seconds
+    async def until_answered(self, ask: Callable[[], Awaitable[Answer]], is_reached: Callable[[Answer], Any]) -> Answer:
+        """Asks again and again, until the answer is as wanted: a real server learns of some writes a moment later."""
+        deadline = self.clock.monotonic() + PATIENCE_SECONDS
         while True:
-            answer = await self.get(path)
+            answer = await ask()
             if is_reached(answer):
                 return answer
-            assert self.clock.monotonic() < deadline, answer.body
+            assert self.clock.monotonic() < deadline, answer.raw
             await self.clock.sleep(0.02)
 
     async def caught_up(self, plural: str, names: list[str], **query: str) -> None:
@@ -172,6 +178,18 @@ class Talk:
 
     async def until_gone(self, path: str) -> None:
         await self.until(path, lambda answer: answer.status == 404)
+
+    async def furnished(self) -> None:
+        """Until our namespace has its account: a real server takes no pod before."""
+        await self.until(self.at("serviceaccounts", "default"), lambda answer: answer.status == 200)
+
+    async def seen_by_the_collector(self, plural: str, body: JsonObject) -> None:
+        """Until the garbage collector knows of all objects of this kind that were made before: it takes this one away.
+
+        A real one hears of each kind apart, and may hear of an owner's end before it hears of a dependent."""
+        metadata = {**body["metadata"], "name": "canary", "ownerReferences": [NOBODY]}
+        await self.create(plural, {**body, "metadata": metadata})
+        await self.until_gone(self.at(plural, "canary"))
 
 
 class Watched:
@@ -203,8 +221,18 @@ def config(name: str, data: JsonObject | None = None, **metadata: Any) -> JsonOb
     return body if data is None else {**body, "data": data}
 
 
-# On a node that is not there: nobody stops the pod, so that it can be seen leaving.
-BOUND: JsonObject = {"nodeName": "no-such-node"}
+# An owner that never was.
+NOBODY: JsonObject = {
+    "apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "11111111-2222-4333-a444-555555555555"
+}  # fmt: skip
+_nodes = count()
+
+
+def bound() -> JsonObject:
+    """On a node that is not there: nobody stops the pod, so that it can be seen leaving.
+
+    Always another one: 40 s after a real server's controller first heard of such a node, it takes away all its pods."""
+    return {"nodeName": f"no-such-node-{next(_nodes)}"}
 
 
 def pod(name: str, *, spec: JsonObject | None = None, **metadata: Any) -> JsonObject:

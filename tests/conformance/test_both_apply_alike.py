@@ -194,6 +194,7 @@ def test_both_servers_make_the_same_of_random_writes(
                 talks = [Talk(transport, clock, f"alike-{number}") for transport in transports]
                 for talk in talks:
                     await talk.create("namespaces", {"metadata": {"name": talk.namespace}})
+                    await talk.furnished()
                     await Widgets(talk).define()
                 await told(Story(number), talks, number)
         finally:

@@ -301,7 +301,8 @@ async def test_an_older_version_is_not_served(api: Talk) -> None:
 
 
 async def test_a_budget_is_described(api: Talk) -> None:
-    schemas = (await api.get("/openapi/v3/apis/policy/v1")).body["components"]["schemas"]
+    told = await api.until("/openapi/v3/apis/policy/v1", lambda answer: answer.status == 200)
+    schemas = told.body["components"]["schemas"]
     spec = schemas["io.k8s.api.policy.v1.PodDisruptionBudgetSpec"]["properties"]
     assert sorted(spec) == ["maxUnavailable", "minAvailable", "selector", "unhealthyPodEvictionPolicy"]
 
@@ -442,6 +443,12 @@ async def test_a_number_needs_no_owner(api: Talk) -> None:
     await counted(api, expected=2, healthy=2, desired=1, allowed=1)
 
 
+async def known(api: Talk, healthy: int) -> None:
+    """Until the controller knows of the one pod, so that it cannot count without it: another budget tells."""
+    await api.create(BUDGETS, budget("first", guarding(minAvailable=0)))
+    await counted(api, expected=1, healthy=healthy, desired=0, allowed=healthy, name="first")
+
+
 async def uncounted(api: Talk) -> JsonObject:
     """The condition of the budget once its controller has given up."""
     answer = await api.until(api.at(BUDGETS, "a"), lambda found: found.body["status"].get("conditions"))
@@ -454,6 +461,7 @@ async def uncounted(api: Talk) -> JsonObject:
 
 async def test_an_owner_without_a_scale_cannot_be_counted(api: Talk) -> None:
     await running(api, "a", owner=await api.create("configmaps", config("owner")))
+    await known(api, healthy=1)
     await api.create(BUDGETS, budget("a", guarding(maxUnavailable=1)))
     assert await uncounted(api) == {
         "type": "DisruptionAllowed",
@@ -468,6 +476,7 @@ async def test_an_owner_of_an_unknown_kind_cannot_be_counted(api: Talk) -> None:
     strange = {**owner, "apiVersion": "no.such/v1", "kind": "Thing"}
     # A finalizer, because nobody knows whether the owner is there.
     await api.create("pods", pod("a", labels={"app": "x"}, ownerReferences=[strange], finalizers=["x.io/a"]))
+    await known(api, healthy=0)
     await api.create(BUDGETS, budget("a", guarding(minAvailable="50%")))
     assert (await uncounted(api))["message"] == 'no matches for kind "Thing" in version "no.such/v1"'
 

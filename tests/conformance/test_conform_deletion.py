@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.talk import BOUND, Answer, Talk, clique, config, owned_by, pod
+from tests.conformance.talk import Answer, Talk, bound, clique, config, owned_by, pod
 
 
 async def test_a_deleted_object_is_gone_and_its_uid_is_told(api: Talk) -> None:
@@ -320,7 +320,7 @@ async def test_a_dry_run_shows_what_would_be_left(api: Talk) -> None:
 
 
 async def test_a_dry_run_of_a_pod_shows_how_long_it_would_take(api: Talk) -> None:
-    await api.create("pods", pod("a", spec=BOUND))
+    await api.create("pods", pod("a", spec=bound()))
     assert grace_of(await api.delete(api.at("pods", "a"), {"dryRun": ["All"]})) == 30
     assert grace_of(await api.delete(api.at("pods", "a"), {"dryRun": ["All"], "gracePeriodSeconds": 0})) == 0
     assert grace_of(await api.get(api.at("pods", "a"))) is None
@@ -349,19 +349,19 @@ async def test_a_pod_that_is_nowhere_goes_at_once(api: Talk) -> None:
 
 
 async def test_a_pod_on_a_node_has_time_to_stop(api: Talk) -> None:
-    await api.create("pods", pod("a", spec=BOUND))
+    await api.create("pods", pod("a", spec=bound()))
     answer = await api.delete(api.at("pods", "a"))
     assert (answer.status, grace_of(answer), answer.metadata["generation"]) == (200, 30, 2)
     assert (await api.get(api.at("pods", "a"))).body == answer.body
 
 
 async def test_the_time_to_stop_is_the_pods_own(api: Talk) -> None:
-    await api.create("pods", pod("a", spec={**BOUND, "terminationGracePeriodSeconds": 7}))
+    await api.create("pods", pod("a", spec={**bound(), "terminationGracePeriodSeconds": 7}))
     assert grace_of(await api.delete(api.at("pods", "a"))) == 7
 
 
 async def test_the_time_to_stop_can_be_shortened_and_never_lengthened(api: Talk) -> None:
-    await api.create("pods", pod("a", spec=BOUND))
+    await api.create("pods", pod("a", spec=bound()))
     path = api.at("pods", "a")
     assert grace_of(await api.delete(path)) == 30
     assert grace_of(await api.delete(path, {"gracePeriodSeconds": 5})) == 5
@@ -372,19 +372,19 @@ async def test_the_time_to_stop_can_be_shortened_and_never_lengthened(api: Talk)
 
 
 async def test_a_negative_time_to_stop_is_one_second(api: Talk) -> None:
-    await api.create("pods", pod("a", spec=BOUND))
+    await api.create("pods", pod("a", spec=bound()))
     assert grace_of(await api.delete(api.at("pods", "a"), {"gracePeriodSeconds": -1})) == 1
 
 
 async def test_a_pod_that_ended_goes_at_once(api: Talk) -> None:
-    await api.create("pods", pod("a", spec=BOUND))
+    await api.create("pods", pod("a", spec=bound()))
     await api.merge(api.at("pods", "a", "status"), {"status": {"phase": "Succeeded"}})
     assert grace_of(await api.delete(api.at("pods", "a"))) == 0
     assert (await api.get(api.at("pods", "a"))).status == 404
 
 
 async def test_a_stopped_pod_still_waits_for_its_finalizer(api: Talk) -> None:
-    await api.create("pods", pod("a", spec=BOUND, finalizers=["x.io/a"]))
+    await api.create("pods", pod("a", spec=bound(), finalizers=["x.io/a"]))
     path = api.at("pods", "a")
     await api.delete(path)
     assert grace_of(await api.delete(path, {"gracePeriodSeconds": 0})) == 0
@@ -394,7 +394,7 @@ async def test_a_stopped_pod_still_waits_for_its_finalizer(api: Talk) -> None:
 
 
 async def test_a_finalizer_that_goes_first_does_not_end_the_grace(api: Talk) -> None:
-    await api.create("pods", pod("a", spec=BOUND, finalizers=["x.io/a"]))
+    await api.create("pods", pod("a", spec=bound(), finalizers=["x.io/a"]))
     path = api.at("pods", "a")
     await api.delete(path)
     await api.merge(path, {"metadata": {"finalizers": None}})
@@ -403,7 +403,7 @@ async def test_a_finalizer_that_goes_first_does_not_end_the_grace(api: Talk) -> 
 
 @pytest.mark.parametrize("second", ["Orphan", "Foreground", "Background"])
 async def test_a_pod_that_is_stopping_keeps_its_finalizers(api: Talk, second: str) -> None:
-    await api.create("pods", pod("a", spec=BOUND, finalizers=["x.io/a"]))
+    await api.create("pods", pod("a", spec=bound(), finalizers=["x.io/a"]))
     path = api.at("pods", "a")
     await api.delete(path)
     answer = await api.delete(path, {"propagationPolicy": second})
@@ -411,7 +411,7 @@ async def test_a_pod_that_is_stopping_keeps_its_finalizers(api: Talk, second: st
 
 
 async def test_a_pod_that_is_hurried_takes_a_policy(api: Talk) -> None:
-    await api.create("pods", pod("a", spec=BOUND, finalizers=["x.io/a"]))
+    await api.create("pods", pod("a", spec=bound(), finalizers=["x.io/a"]))
     await api.delete(api.at("pods", "a"))
     answer = await api.delete(api.at("pods", "a"), {"propagationPolicy": "Foreground", "gracePeriodSeconds": 3})
     assert (answer.metadata["finalizers"], grace_of(answer)) == (["x.io/a", "foregroundDeletion"], 3)
@@ -419,7 +419,7 @@ async def test_a_pod_that_is_hurried_takes_a_policy(api: Talk) -> None:
 
 @pytest.mark.parametrize(("asked", "left"), [(0, None), (-1, 1), (1, 1), (14, 14), (15, 15), (16, 15)])
 async def test_a_second_deletion_only_hurries(api: Talk, asked: int, left: int | None) -> None:
-    await api.create("pods", pod("a", spec=BOUND))
+    await api.create("pods", pod("a", spec=bound()))
     path = api.at("pods", "a")
     await api.delete(path, {"gracePeriodSeconds": 15})
     await api.delete(path, {"gracePeriodSeconds": asked})
@@ -457,7 +457,7 @@ async def test_a_collection_of_custom_objects_is_answered_with_what_was_there(ap
 
 async def test_a_collection_of_pods_leaves_gracefully(api: Talk) -> None:
     for name in ("a", "b"):
-        await api.create("pods", pod(name, spec=BOUND))
+        await api.create("pods", pod(name, spec=bound()))
     answer = await api.delete(api.at("pods"))
     assert [item["metadata"].get("deletionTimestamp") for item in answer.body["items"]] == [None, None]
     left = (await api.get(api.at("pods"))).body["items"]
@@ -541,9 +541,9 @@ async def test_a_collection_is_deleted_by_field_and_label(api: Talk, plural: str
 
 
 async def test_a_collection_of_pods_is_deleted_by_their_node(api: Talk) -> None:
-    await api.create("pods", pod("a", spec=BOUND))
+    node = (await api.create("pods", pod("a", spec=bound()))).spec["nodeName"]
     await api.create("pods", pod("b"))
-    answer = await api.delete(api.at("pods"), {"gracePeriodSeconds": 0}, fieldSelector="spec.nodeName=no-such-node")
+    answer = await api.delete(api.at("pods"), {"gracePeriodSeconds": 0}, fieldSelector=f"spec.nodeName={node}")
     assert (answer.names, (await api.get(api.at("pods"))).names) == (["a"], ["b"])
 
 

@@ -18,7 +18,7 @@ from tests.conformance.budgets import (
     guarding,
     running,
 )
-from tests.conformance.talk import BOUND, Answer, Talk, pod
+from tests.conformance.talk import Answer, Talk, bound, pod
 from tests.conformance.test_conform_protobuf import PROTOBUF
 from tests.conformance.test_conform_rbac import allowed, as_account, user
 from tests.conformance.test_conform_webhooks import VALIDATING, endpoint, hook, installed, path_of
@@ -196,7 +196,7 @@ async def test_what_is_expected_is_evicted(api: Talk) -> None:
 
 
 async def test_a_finalizer_holds_an_evicted_pod_back(api: Talk) -> None:
-    await api.create("pods", pod("a", spec=BOUND, finalizers=["x.io/a"]))
+    await api.create("pods", pod("a", spec=bound(), finalizers=["x.io/a"]))
     await evict(api, "a", {"gracePeriodSeconds": 0})
     assert grace_of(await api.get(api.at("pods", "a"))) == 0
 
@@ -401,10 +401,7 @@ async def test_two_budgets_are_one_too_many(api: Talk) -> None:
 
 async def evicted_otherwise_than(api: Talk, status: int) -> Answer:
     """The answer to a dry run, once it is another one."""
-    deadline = api.clock.monotonic() + 10
-    while (answer := await evict(api, "a", dryRun="All")).status == status and api.clock.monotonic() < deadline:
-        await api.clock.sleep(0.02)
-    return answer
+    return await api.until_answered(lambda: evict(api, "a", dryRun="All"), lambda answer: answer.status != status)
 
 
 async def test_a_budget_that_guards_others_does_not_matter(api: Talk) -> None:

@@ -8,7 +8,7 @@ import pytest
 from grove.kube.config import Access
 from grove.kube.http import HttpTransport
 from grove.kube.transport import MERGE_PATCH, Request
-from tests.conformance.talk import JSON, METADATA, METADATA_LIST, TABLE, Answer, Talk, clique, config, pod
+from tests.conformance.talk import JSON, METADATA, METADATA_LIST, TABLE, Answer, Talk, bound, clique, config, pod
 from tests.conformance.words import NO_SUCH_METHOD, NO_SUCH_RESOURCE
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -175,10 +175,10 @@ async def test_a_gated_pod_is_shown_as_such(api: Talk) -> None:
 
 
 async def test_a_leaving_pod_is_shown_as_such(api: Talk) -> None:
-    await api.create("pods", pod("a", spec={"nodeName": "no-such-node"}))
+    node = (await api.create("pods", pod("a", spec=bound()))).spec["nodeName"]
     await api.delete(api.at("pods", "a"))
     (row,) = (await api.get(api.at("pods"), accept=TABLE)).body["rows"]
-    assert (row["cells"][2], row["cells"][6]) == ("Terminating", "no-such-node")
+    assert (row["cells"][2], row["cells"][6]) == ("Terminating", node)
 
 
 async def test_custom_objects_come_with_the_columns_of_their_definition(api: Talk) -> None:
@@ -250,8 +250,8 @@ async def test_a_refusal_is_no_table(api: Talk) -> None:
 async def test_a_watch_of_tables_names_the_columns_once(api: Talk) -> None:
     for name in ("a", "b"):
         await api.create("configmaps", config(name, labels={"mine": "1"}))
-    async with api.watch(api.at("configmaps"), accept=TABLE, labelSelector="mine", timeoutSeconds="1") as watched:
-        found = await watched.rest()
+    async with api.watch(api.at("configmaps"), accept=TABLE, labelSelector="mine") as watched:
+        found = [await watched.event(), await watched.event()]
     assert [event["object"]["rows"][0]["cells"][0] for event in found] == ["a", "b"]
     assert [len(event["object"]["columnDefinitions"] or ()) for event in found] == [3, 0]
 
@@ -407,11 +407,13 @@ async def test_health_is_told(api: Talk, path: str) -> None:
 
 
 async def test_schemas_are_told(api: Talk) -> None:
-    paths = (await api.get("/openapi/v3")).body["paths"]
-    place = paths["apis/grove.io/v1alpha1"]["serverRelativeURL"]
+    # A real server tells of a new kind some time after it is served.
+    index = await api.until("/openapi/v3", lambda answer: "apis/grove.io/v1alpha1" in answer.body["paths"])
+    place = index.body["paths"]["apis/grove.io/v1alpha1"]["serverRelativeURL"]
     assert place.startswith("/openapi/v3/apis/grove.io/v1alpha1?hash=")
-    document = (await api.get(place.partition("?")[0])).body
-    schema = document["components"]["schemas"]["io.grove.v1alpha1.PodClique"]
+    name = "io.grove.v1alpha1.PodClique"
+    told = await api.until(place.partition("?")[0], lambda answer: name in answer.raw.decode())
+    schema = told.body["components"]["schemas"][name]
     assert schema["x-kubernetes-group-version-kind"] == [
         {"group": "grove.io", "version": "v1alpha1", "kind": "PodClique"}
     ]

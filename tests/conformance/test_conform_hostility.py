@@ -239,9 +239,9 @@ async def test_a_pattern_that_only_others_know_is_refused(api: Talk, pattern: st
 async def test_no_pattern_takes_longer_than_its_text(api: Talk, pattern: str, good: str, bad: str) -> None:
     body = patterned("riddles", pattern)
     name = body["metadata"]["name"]
+    path = f"/apis/{body['spec']['group']}/v1/namespaces/{api.namespace}/riddles"
     await api.create("customresourcedefinitions", body)
     try:
-        path = f"/apis/{body['spec']['group']}/v1/namespaces/{api.namespace}/riddles"
         head = {"apiVersion": f"{body['spec']['group']}/v1", "kind": "Riddle", "metadata": {"name": "a"}}
         await api.until(path, lambda answer: answer.status == 200)
         refused = await api.post(path, {**head, "spec": bad})
@@ -251,3 +251,5 @@ async def test_no_pattern_takes_longer_than_its_text(api: Talk, pattern: str, go
     finally:
         await api.delete(api.at("customresourcedefinitions", name))
         await api.until_gone(api.at("customresourcedefinitions", name))
+        # Lest the next one of that name be served by what is left of this one.
+        await api.until(path, lambda answer: answer.status == 404)

@@ -355,4 +355,4 @@ async def test_a_quota_is_not_negative(api: Talk) -> None:
 
 async def test_a_namespace_is_furnished(api: Talk) -> None:
     for plural, name in (("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")):
-        await api.until(api.at(plural, name), lambda found: found.status == 200, seconds=5)
+        await api.until(api.at(plural, name), lambda found: found.status == 200)

@@ -197,6 +197,11 @@ async def test_a_pod_carries_the_zone_of_its_node(api: Talk) -> None:
     labels = {ZONE: "here", "topology.kubernetes.io/region": "far", "other": "x"}
     await api.create("nodes", {"metadata": {"name": node, "labels": labels}})
     found = {ZONE: "here", "topology.kubernetes.io/region": "far"}
+    # A real server learns of nodes a moment later.
+    await api.until_answered(
+        lambda: api.post(api.at("pods"), pod("early", spec={"nodeName": node}), dryRun="All"),
+        lambda answer: "labels" in answer.metadata,
+    )
     await api.create("pods", pod("a", labels={"app": "a", ZONE: "elsewhere"}))
     target = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": node}}
     assert (await api.post(api.at("pods", "a", "binding"), target)).status == 201

@@ -368,6 +368,9 @@ async def test_a_pod_has_more_doors(api: Talk, subresource: str) -> None:
 async def a_class(api: Talk) -> str:
     name = f"class-{api.namespace}"
     await api.create("priorityclasses", {"metadata": {"name": name}, "value": 1000})
+    # A real server learns of classes a moment later.
+    early = pod("early", spec={"priorityClassName": name})
+    await api.until_answered(lambda: api.post(api.at("pods"), early, dryRun="All"), lambda answer: answer.status == 201)
     return name
 
 
@@ -417,7 +420,13 @@ async def limited(api: Talk, **hard: str) -> Answer:
     names = {name.replace("__", "/").replace("_", "."): value for name, value in hard.items()}
     await api.create("resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": names}})
     path = api.at("resourcequotas", "q")
-    return await api.until(path, lambda found: set(names) <= set(found.body.get("status", {}).get("used", {})))
+    found = await api.until(path, lambda found: set(names) <= set(found.body.get("status", {}).get("used", {})))
+    # Whoever admits pods on a real server learns of the status a moment later.
+    await api.until_answered(
+        lambda: api.post(api.at("pods"), pod("early"), dryRun="All"),
+        lambda answer: "status unknown for quota" not in answer.raw.decode(),
+    )
+    return found
 
 
 async def test_a_quota_says_what_is_used(api: Talk) -> None:

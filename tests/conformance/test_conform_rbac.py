@@ -3,6 +3,7 @@
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -60,7 +61,7 @@ async def as_account(api: Talk, access: Access, *rules: JsonObject, name: str = 
 
 async def allowed(robot: Talk, path: str) -> Answer:
     """What is answered once the rights are known."""
-    return await robot.until(path, lambda answer: answer.status != 403, seconds=10)
+    return await robot.until(path, lambda answer: answer.status != 403)
 
 
 def user(api: Talk, name: str = "robot") -> str:
@@ -291,14 +292,14 @@ async def test_a_right_that_is_taken_away_is_gone(api: Talk, access: Access) -> 
     async with as_account(api, access, READ_CONFIGS) as robot:
         await allowed(robot, robot.at("configmaps"))
         await api.delete(api.at("rolebindings", "given"))
-        await robot.until(robot.at("configmaps"), lambda answer: answer.status == 403, seconds=10)
+        await robot.until(robot.at("configmaps"), lambda answer: answer.status == 403)
 
 
 async def test_a_role_that_nobody_made_is_told(api: Talk, access: Access) -> None:
     await api.create("rolebindings", binding("b", "nobody-made", account("robot", api.namespace)))
     async with as_account(api, access) as robot:
         end = f'RBAC: role.{RBAC} "nobody-made" not found'
-        refused = await robot.until(robot.at("pods"), lambda answer: answer.body["message"].endswith(end), seconds=10)
+        refused = await robot.until(robot.at("pods"), lambda answer: answer.body["message"].endswith(end))
         assert refused.refusal[0] == 403
 
 
@@ -544,11 +545,8 @@ async def test_somebody_asks_for_somebody_else(api: Talk) -> None:
     reason = f'RBAC: allowed by RoleBinding "b/{api.namespace}" of Role "r" to User "bob"'
     local = f"{AUTHORIZATION}/namespaces/{api.namespace}/localsubjectaccessreviews"
     for path in (f"{AUTHORIZATION}/subjectaccessreviews", local):
-        for _ in range(100):
-            answer = await api.post(path, {"metadata": {}, "spec": asked})
-            if answer.body["status"].get("allowed"):
-                break
-            await api.clock.sleep(0.05)
+        question = partial(api.post, path, {"metadata": {}, "spec": asked})
+        answer = await api.until_answered(question, lambda answer: answer.body["status"].get("allowed"))
         assert (answer.status, answer.body["status"]) == (201, {"allowed": True, "reason": reason})
 
 
@@ -675,7 +673,7 @@ async def test_a_token_goes_with_its_account(api: Talk, access: Access) -> None:
     async with as_account(api, access) as robot:
         assert (await robot.get("/version")).status == 200
         await api.delete(api.at("serviceaccounts", "robot"))
-        await robot.until("/version", lambda answer: answer.status == 401, seconds=30)
+        await robot.until("/version", lambda answer: answer.status == 401)
 
 
 async def test_a_token_goes_with_what_it_is_bound_to(api: Talk, access: Access) -> None:
@@ -686,7 +684,7 @@ async def test_a_token_goes_with_what_it_is_bound_to(api: Talk, access: Access) 
     async with with_token(api, access, token) as robot:
         assert (await robot.get("/version")).status == 200
         await api.delete(api.at("secrets", "held"))
-        await robot.until("/version", lambda answer: answer.status == 401, seconds=30)
+        await robot.until("/version", lambda answer: answer.status == 401)
 
 
 async def test_a_token_for_others_is_none_for_the_server(api: Talk, access: Access) -> None:

@@ -142,6 +142,7 @@ async def test_our_revisions_can_be_orphaned_whatever_is_in_the_template(api: Ta
     owner = await api.create("podcliques", clique("owner"))
     body = {**revision("a", data=our_data()), "metadata": {"name": "a", "ownerReferences": [owned_by(owner)]}}
     await Client(api.transport, api.clock).create(CONTROLLER_REVISIONS, api.namespace, body)
+    await api.seen_by_the_collector(PLURAL, revision("any"))
     await api.delete(api.at("podcliques", "owner"), {"propagationPolicy": "Orphan"})
     await api.until_gone(api.at("podcliques", "owner"))
     found = await api.get(api.at(PLURAL, "a"))

@@ -8,7 +8,7 @@ from grove.api.meta import JsonObject
 from grove.kube.config import Access
 from tests.conformance.talk import METADATA, TABLE, Talk, clique, config
 from tests.conformance.test_conform_rbac import allowed, as_account, user
-from tests.conformance.test_conform_watches import INITIAL_EVENTS_END, refusal
+from tests.conformance.test_conform_watches import INITIAL_EVENTS_END, events, refusal
 
 STREAMED = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
 LIST_CONFIGS: JsonObject = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
@@ -41,8 +41,7 @@ async def test_a_switch_is_on_unless_it_is_false(api: Talk, word: str) -> None:
 async def test_a_switch_is_off_by_false(api: Talk, word: str) -> None:
     await api.create("configmaps", config("a", labels={"mine": "1"}))
     query = {**STREAMED, "sendInitialEvents": word, "allowWatchBookmarks": word, "labelSelector": "mine"}
-    async with api.watch(api.at("configmaps"), timeoutSeconds="1", **query) as watched:
-        assert await watched.rest() == []
+    assert await events(api, **query) == []
 
 
 @pytest.mark.parametrize("version", ["", "0", "1"])
@@ -56,7 +55,7 @@ async def test_a_streamed_list_is_complete_whatever_the_client_knew(api: Talk, v
 
 
 async def test_a_streamed_list_as_new_as_what_is_yet_to_come_is_too_much(api: Talk) -> None:
-    query = {**STREAMED, "resourceVersion": "99999999", "timeoutSeconds": "5"}
+    query = {**STREAMED, "resourceVersion": "99999999"}
     async with api.watch(api.at("podcliques"), **query) as watched:
         (event,) = await watched.rest()
     status = event["object"]

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from typing import Any
 
@@ -61,11 +61,10 @@ async def installed(
     webhooks = [{"namespaceSelector": ours, **one} for one in (probe, *hooks)]
     made = await api.post(api.at(plural), {"metadata": {"name": name}, "webhooks": webhooks})
     assert made.status == 201, made.body
-    deadline = api.clock.monotonic() + 30
-    while not endpoint.asked[probe_path]:
-        await api.post(api.at("secrets"), {"metadata": {"name": "probe", "labels": {"probe": name}}}, dryRun="All")
-        assert api.clock.monotonic() < deadline, "the server never asked"
-        await api.clock.sleep(0.02)
+    secret = {"metadata": {"name": "probe", "labels": {"probe": name}}}
+    await api.until_answered(
+        lambda: api.post(api.at("secrets"), secret, dryRun="All"), lambda _: endpoint.asked[probe_path]
+    )
     # Whatever the probes caused is not the story's.
     for asked in endpoint.asked.values():
         asked.clear()
@@ -117,6 +116,8 @@ async def test_an_update_is_told_with_what_was_before(api: Talk, endpoint: Endpo
     await api.create("configmaps", config("a", {"x": "1"}))
     async with installed(api, endpoint, VALIDATING, hook("v.tests.example", endpoint.at(here))):
         await api.merge(api.at("configmaps", "a"), {"data": {"x": "2"}})
+        # A real server that does not know yet what was just written asks about it as it was, and then once more.
+        await api.caught_up("configmaps", ["a"], fieldSelector="metadata.name=a")
         await api.put(api.at("configmaps", "a"), config("a", {"x": "3"}))
         patched, put = endpoint.asked[here]
     assert [asked["operation"] for asked in (patched, put)] == ["UPDATE", "UPDATE"]
@@ -437,17 +438,19 @@ async def test_side_effects_are_declared(api: Talk, endpoint: Endpoint, effects:
 # --- webhooks that do not answer -------------------------------------------------------------------------------------
 
 
-def closed_port() -> int:
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """It is ours until the end of the block, and nobody listens there."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+        yield int(one.getsockname()[1])
 
 
 async def test_a_webhook_that_is_down_stops_the_write(api: Talk, endpoint: Endpoint) -> None:
-    port = closed_port()
-    down = {"url": f"https://127.0.0.1:{port}/x", "caBundle": endpoint.ca_bundle}
-    async with installed(api, endpoint, VALIDATING, hook("v.tests.example", down)):
-        refused = await api.post(api.at("configmaps"), config("a"))
+    with closed_port() as port:
+        down = {"url": f"https://127.0.0.1:{port}/x", "caBundle": endpoint.ca_bundle}
+        async with installed(api, endpoint, VALIDATING, hook("v.tests.example", down)):
+            refused = await api.post(api.at("configmaps"), config("a"))
     why = (
         f'failed calling webhook "v.tests.example": failed to call webhook: Post '
         f'"https://127.0.0.1:{port}/x?timeout=10s": dial tcp 127.0.0.1:{port}: connect: connection refused'
@@ -474,7 +477,11 @@ async def test_a_service_may_stand_for_a_host_outside(api: Talk, endpoint: Endpo
     service = {"namespace": api.namespace, "name": "outside", "port": port}
     client = {"service": service, "caBundle": endpoint.ca_bundle}
     async with installed(api, endpoint, VALIDATING, hook("v.tests.example", client)):
-        refused = await api.post(api.at("configmaps"), config("a"))
+        # A real server learns of services a moment later.
+        refused = await api.until_answered(
+            lambda: api.post(api.at("configmaps"), config("a")),
+            lambda answer: 'service "outside" not found' not in answer.refusal[2],
+        )
     assert refused.refusal[:2] == (500, "InternalError")
     url = f"https://outside.{api.namespace}.svc:{port}/?timeout=10s"
     assert f'Post "{url}": tls: failed to verify certificate' in refused.refusal[2]
@@ -482,9 +489,10 @@ async def test_a_service_may_stand_for_a_host_outside(api: Talk, endpoint: Endpo
 
 @pytest.mark.parametrize("plural", [VALIDATING, MUTATING])
 async def test_a_webhook_that_is_down_may_be_ignored(api: Talk, endpoint: Endpoint, plural: str) -> None:
-    down = {"url": f"https://127.0.0.1:{closed_port()}/x", "caBundle": endpoint.ca_bundle}
-    async with installed(api, endpoint, plural, hook("v.tests.example", down, failurePolicy="Ignore")):
-        assert (await api.post(api.at("configmaps"), config("a"))).status == 201
+    with closed_port() as port:
+        down = {"url": f"https://127.0.0.1:{port}/x", "caBundle": endpoint.ca_bundle}
+        async with installed(api, endpoint, plural, hook("v.tests.example", down, failurePolicy="Ignore")):
+            assert (await api.post(api.at("configmaps"), config("a"))).status == 201
 
 
 async def test_a_refusal_is_not_ignored(api: Talk, endpoint: Endpoint) -> None:

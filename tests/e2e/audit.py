@@ -10,7 +10,7 @@ import msgspec
 from grove.api.meta import Wire
 from tests.kube.controlplane.plane import Plane
 
-FLUSH_SECONDS = 60.0
+FLUSH_SECONDS = 180.0
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 _marks = count()

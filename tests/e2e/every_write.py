@@ -70,7 +70,6 @@ async def a_stranger_takes_the_name_of_a_pod(stage: Stage) -> None:
     await stage.scale(PODCLIQUES, "p-0-a", 3)
     await stage.wait_until(lambda: trouble(stage, "p") is not None)
     await stage.delete(PODS, name)
-    stage.patience = 60.0
     await stage.settle()
 
 
@@ -95,7 +94,6 @@ async def a_stranger_takes_the_name_of_a_revision(stage: Stage) -> None:
     await stage.apply(of_version(2))
     await stage.wait_until(lambda: trouble(stage, "p") is not None)
     await stage.delete(CONTROLLER_REVISIONS, name)
-    stage.patience = 60.0
     await stage.settle()
 
 

@@ -30,6 +30,7 @@ from grove.api.resources import (
     Resource,
 )
 from grove.clock import Clock, LoopClock
+from grove.cluster.bound import NODE_VIEW
 from grove.cluster.nodes import Nodes
 from grove.cluster.resources import SERVED
 from grove.kube.answers import check
@@ -45,7 +46,8 @@ from tests.simulation.stories import left_of_sets
 
 T = TypeVar("T", bound=HasMetadata)
 
-WAIT_SECONDS = 30.0
+# A safety net, far above what anything takes; Kubernetes' garbage collector alone may take half a minute.
+WAIT_SECONDS = 180.0
 POLL_SECONDS = 0.1
 NODE_RESOURCES = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "250"}
 NODES_OF = "e2e.grove.io/scene"
@@ -53,6 +55,7 @@ _WATCHED: tuple[Resource[Any], ...] = (
     PODCLIQUESETS, PODCLIQUES, GROUPS, PODGANGS, SERVICES, PODS, RESOURCE_QUOTAS, CONTROLLER_REVISIONS,
 )  # fmt: skip
 _NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False, view=Object)
+_ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", view=Object)
 _EVERYTHING = tuple(
     Resource(group=served.group, version=served.version, plural=served.plural, kind=served.kind, view=Object)
     for served in SERVED
@@ -86,7 +89,15 @@ class Cluster:
         """A new namespace; without nodes, what is applied in it finds only nodes that the story adds."""
         namespace = f"story-{next(_numbers)}"
         await self.client.create(_NAMESPACES, "", {"metadata": {"name": namespace}})
+        await self._furnished(namespace)
         return Stage(self, namespace, has_nodes=has_nodes)
+
+    async def _furnished(self, namespace: str) -> None:
+        """Until it has the account that pods run under; a controller makes it, and before that they are refused."""
+        deadline = self.clock.monotonic() + WAIT_SECONDS
+        while not (await self.client.list(_ACCOUNTS, namespace=namespace)).items:
+            assert self.clock.monotonic() < deadline, f"{namespace} has no account"
+            await self.clock.sleep(POLL_SECONDS)
 
 
 class Stage:
@@ -117,7 +128,20 @@ class Stage:
 
     async def add_nodes(self, number: int) -> object:
         nodes = Nodes(self.client, self.cluster.clock)
-        return await nodes.create(number, self.node_resources, {NODES_OF: self.namespace})
+        names = await nodes.create(number, self.node_resources, {NODES_OF: self.namespace})
+        await self.await_open(names)
+        return names
+
+    async def await_open(self, names: tuple[str, ...]) -> None:
+        """Until pods can be placed on these: a new node is tainted until a controller has seen that it is ready."""
+        deadline = self.cluster.clock.monotonic() + self.patience
+        while tainted := await self._tainted(names):
+            assert self.cluster.clock.monotonic() < deadline, f"still tainted: {tainted}"
+            await self.cluster.clock.sleep(POLL_SECONDS)
+
+    async def _tainted(self, names: tuple[str, ...]) -> list[str]:
+        nodes = (await self.client.list(NODE_VIEW)).items
+        return [node.metadata.name for node in nodes if node.metadata.name in names and node.spec.taints]
 
     async def clear(self) -> None:
         """Leave no work for the operator behind; nobody waits for the end of it."""
@@ -163,6 +187,16 @@ class Stage:
             left = left_of_sets(self)
             assert self.cluster.clock.monotonic() < deadline, f"left: {left}\n{await self._report()}"
             await self.cluster.clock.sleep(POLL_SECONDS)
+
+    async def wait_for_events(self, *reasons: str) -> None:
+        """Until all of these were told: they are written after what they tell of."""
+        deadline = self.cluster.clock.monotonic() + self.patience
+        while missing := set(reasons) - {event.reason for event in await self.events()}:
+            assert self.cluster.clock.monotonic() < deadline, f"not told: {missing}\n{await self._report()}"
+            await self.cluster.clock.sleep(POLL_SECONDS)
+
+    async def events(self) -> tuple["SeenEvent", ...]:
+        return (await self.client.list(EVENTS.viewed_as(SeenEvent), namespace=self.namespace)).items
 
     async def look(self) -> bool:
         """The sets first: what is seen of their children is never older. False: the server does not answer."""

@@ -4,17 +4,21 @@ A process in the place of a pod has what a pod has: the service account's folder
 that the API server reaches through the Service.
 """
 
-import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from time import monotonic, sleep
 from urllib.parse import urlsplit
 
 import msgspec
 import yaml
 
 from grove.api.meta import JsonObject
+from tests.e2e.lives import READY_SECONDS
 from tests.e2e.operators import Operator
+from tests.e2e.ports import free_port
+from tests.e2e.served import Kubectl
 from tests.kube.controlplane.definitions import await_our_kinds
 from tests.kube.controlplane.plane import LOOPBACK, Plane
 
@@ -29,7 +33,8 @@ CONFIGURATION: JsonObject = {
     "kind": "OperatorConfiguration",
     "server": FREE_PORTS,
 }
-ELECTION: JsonObject = {"enabled": True, "leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "500ms"}
+# As long as people have it: where nobody is to take over, a busy machine shall not cost anybody the lead.
+ELECTION: JsonObject = {"enabled": True, "leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "500ms"}
 
 
 def write_configuration(path: Path, **parts: JsonObject) -> Path:
@@ -58,7 +63,7 @@ class Installation:
         """`parts` of the configuration that the installation, and every operator of it, is made with."""
         self.plane = plane
         self._parts = parts
-        self.webhook_port = _free_port()
+        self.webhook_port = free_port()
         self.documents = [
             document
             for document in printed_manifests(plane.folder, parts)
@@ -103,6 +108,15 @@ class Installation:
         return document
 
 
+def await_served(kubectl: Kubectl, definitions: Iterable[str]) -> None:
+    """Until kubectl finds the kinds of these definitions: a moment after the server said that it serves them."""
+    deadline = monotonic() + READY_SECONDS
+    for name in definitions:
+        while kubectl.attempt("get", name).code != 0:
+            assert monotonic() < deadline, f"{name} is not served"
+            sleep(0.1)
+
+
 def printed_manifests(folder: Path, parts: JsonObject) -> list[JsonObject]:
     """What `grove manifests` prints for a configuration."""
     ports = {"webhooks": {"port": 9443}, "healthProbes": {"port": 9444}, "metrics": {"port": 9445}}
@@ -112,9 +126,3 @@ def printed_manifests(folder: Path, parts: JsonObject) -> list[JsonObject]:
     printed = subprocess.run(command, capture_output=True, check=True).stdout
     found: list[JsonObject] = msgspec.json.decode(printed)["items"]
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind((LOOPBACK, 0))
-        return int(one.getsockname()[1])

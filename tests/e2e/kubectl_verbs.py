@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from difflib import SequenceMatcher, unified_diff
 from itertools import count
 from pathlib import Path
+from time import monotonic, sleep
 
 import msgspec
 import yaml
@@ -23,6 +24,8 @@ from tests.kube.controlplane.nodes import RESOURCES, running_nodes
 from tests.kube.controlplane.plane import running_plane
 
 NODES = 3
+# A safety net, far above what anything takes.
+SECONDS = 120.0
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -61,8 +64,9 @@ class Clusters:
         """An empty one, of the same name on both."""
         both = Both(self, f"verbs-{next(self._numbers)}")
         both("create", "namespace", both.namespace)
-        # A pod of the real cluster needs it.
-        both("wait", "serviceaccount/default", "--for=create", "--timeout=20s")
+        # A pod of the real cluster needs the one, and lists show the other.
+        for furniture in ("serviceaccount/default", "configmap/kube-root-ca.crt"):
+            both("wait", furniture, "--for=create", "--timeout=120s")
         return both
 
     def close(self) -> None:
@@ -132,11 +136,32 @@ class Both:
 
     def running_pod(self, name: str, **spec: object) -> None:
         self.create(a_pod(name, **spec))
-        self("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=30s")
+        self("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=120s")
 
     def running_set(self, name: str) -> None:
         self.create(a_set(name))
-        self("wait", f"pcs/{name}", "--for=jsonpath={.status.availableReplicas}=1", "--timeout=30s")
+        self.await_set(name)
+
+    def await_set(self, name: str) -> None:
+        """Until it is available, and every status says so: each is written by itself."""
+        for part, status in (
+            (f"pcs/{name}", "{.status.availableReplicas}=1"),
+            (f"pcsg/{name}-0-sg", "{.status.availableReplicas}=1"),
+            (f"pclq/{name}-0-web", "{.status.readyReplicas}=2"),
+            (f"pclq/{name}-0-sg-0-work", "{.status.readyReplicas}=1"),
+            (f"pg/{name}-0", "{.status.phase}=Running"),
+        ):
+            self("wait", part, f"--for=jsonpath={status}", "--timeout=120s")
+
+    def await_real(self, *words: str, says: str = "") -> None:
+        """Until the real cluster says so, or anything: some of its controllers tell later what ours knows at once."""
+        deadline = monotonic() + SECONDS
+        while True:
+            ran = self._run(self.clusters.real, "real", words, "", "")
+            if ran.out.strip() and says in ran.out:
+                return
+            assert monotonic() < deadline, f"kubectl {' '.join(words)}\nnever said {says}\n{ran.out}{ran.err}"
+            sleep(0.1)
 
     def each(self, *words: Word, stdin: str = "") -> Outcomes:
         """A step that must succeed on both, and whose words do not matter."""
@@ -203,8 +228,8 @@ _RULES = tuple(
         (r'(resourceVersion"?: ?")\d+', r"\1VERSION"),
         (r"(Resource Version: +)\d+", r"\1VERSION"),
         (r"^[IWEF]\d{4} [\d:.]+ +\d+ ", "LOG "),
-        # What the library of kubectl says when it gave up in the first second of a watch.
-        (r"^LOG reflector\.go.*very short watch.*\n", ""),
+        # What the library of kubectl says, or not, when its time is up during a watch.
+        (r"^LOG reflector\.go.*(?:very short watch|context deadline exceeded).*\n", ""),
         (r"\b\d{1,3}(?:\.\d{1,3}){3}\b", "ADDRESS"),
         (r"\b(\d+):3[0-2]\d{3}/", r"\1:NODEPORT/"),
         (r"(nodePort: |NodePort:.* )3[0-2]\d{3}\b", r"\1NODEPORT"),

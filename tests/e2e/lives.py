@@ -13,8 +13,8 @@ from typing import Self
 from tests.kube.controlplane.plane import start_process
 
 # A safety net, far above what anything takes.
-READY_SECONDS = 60.0
-STOP_SECONDS = 30.0
+READY_SECONDS = 180.0
+STOP_SECONDS = 120.0
 
 
 class Lives:

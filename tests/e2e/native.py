@@ -5,28 +5,30 @@ What the scheduler's own objects look like for a gang is checked in `native_mirr
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from grove.api.mirror import Mirror
 from grove.api.pod import Pod
-from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, NODES, PODCLIQUESETS, Object, Resource
-from grove.cluster.bound import NODE_VIEW
+from grove.api.podcliqueset import PodCliqueSet
+from grove.api.resources import GROUPS, NATIVE_COMPOSITES, NATIVE_PODGROUPS, NODES, PODCLIQUESETS, Object, Resource
+from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.cluster.nodes import Nodes
 from tests.e2e.harness import NODE_RESOURCES, NODES_OF, POLL_SECONDS, Cluster, Stage
 from tests.e2e.installation import Installation
 from tests.e2e.operators import Operator
+from tests.e2e.quiet import Quiet
 from tests.kube.controlplane.nodes import running_nodes
 from tests.kube.controlplane.plane import Gangs, Plane, running_plane
-from tests.simulation.restored import unrestored
+from tests.simulation.restored import unrestored, untrue_counts
 from tests.simulation.stories import ONE_POD_NODE
 
 NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False, view=Object)
 # The scheduler tries a gang that did not fit again after at most a second times the root of its pending pods, as it is
 # configured here; a second more is its own rounding, the rest is for a slow machine.
 SLACK_SECONDS = 3.0
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 300.0
 
 
 class NativeCluster(Cluster):
@@ -45,14 +47,13 @@ class NativeCluster(Cluster):
 
     async def narrow_stage(self, nodes: int) -> "NativeStage":
         """A new namespace, and nodes that are for its pods alone, one each."""
-        return await self._staged(nodes, ONE_POD_NODE)
+        stage = NarrowStage(self, (await self.stage(has_nodes=False)).namespace, ONE_POD_NODE)
+        await stage.add_nodes(nodes)
+        return stage
 
     async def wide_stage(self, nodes: int) -> "NativeStage":
         """The same, where room is not what matters."""
-        return await self._staged(nodes, NODE_RESOURCES)
-
-    async def _staged(self, nodes: int, resources: Mapping[str, str]) -> "NativeStage":
-        stage = NativeStage(self, (await self.stage(has_nodes=False)).namespace, resources)
+        stage = NativeStage(self, (await self.stage(has_nodes=False)).namespace, NODE_RESOURCES)
         await stage.add_nodes(nodes)
         return stage
 
@@ -69,34 +70,9 @@ class NativeStage(Stage):
         self.patience = PATIENCE_SECONDS
 
     async def add_nodes(self, number: int, labels: Mapping[str, str] | None = None) -> tuple[str, ...]:
-        """Until pods can be placed on them: a new node is tainted until a controller has seen that it is ready."""
         names = await self.nodes.create(number, self._node_resources, {NODES_OF: self.namespace, **(labels or {})})
-        deadline = self.cluster.clock.monotonic() + self.patience
-        while tainted := await self._tainted(names):
-            assert self.cluster.clock.monotonic() < deadline, f"still tainted: {tainted}"
-            await self.cluster.clock.sleep(POLL_SECONDS)
+        await self.await_open(names)
         return names
-
-    async def _tainted(self, names: Sequence[str]) -> list[str]:
-        nodes = (await self.client.list(NODE_VIEW)).items
-        return [node.metadata.name for node in nodes if node.metadata.name in names and node.spec.taints]
-
-    async def settle(self) -> None:
-        """Until all is as asked for; or until nothing happened for longer than any gang waits for its next try."""
-        before: object = None
-        changed_at = 0.0
-        while await self._is_restless():
-            now, placement = self.cluster.clock.monotonic(), self._placement()
-            if placement != before:
-                before, changed_at = placement, now
-            if now - changed_at > SLACK_SECONDS + math.sqrt(len(self._waiting())):
-                return
-            await self.cluster.clock.sleep(POLL_SECONDS)
-        await super().settle()
-
-    async def _is_restless(self) -> bool:
-        await self.wait_until(lambda: True)
-        return bool(unrestored(self))
 
     def groups(self) -> tuple[Mirror, ...]:
         """PodGroups, as of the last look."""
@@ -118,6 +94,32 @@ class NativeStage(Stage):
     async def remove_nodes(self) -> None:
         await self.client.delete_collection(NODES, "", label_selector=f"{NODES_OF}={self.namespace}")
 
+
+class NarrowStage(NativeStage):
+    """One with little room: some of its pods may wait for ever."""
+
+    async def settle(self) -> None:
+        """Until all is as asked for; or until nothing happened for longer than any gang waits for its next try."""
+        quiet, deadline = Quiet(self.cluster.clock), self.cluster.clock.monotonic() + self.patience
+        while await self._is_restless():
+            is_quiet = quiet.has_lasted(self._placement(), SLACK_SECONDS + math.sqrt(len(self._waiting())))
+            if is_quiet and not self._is_in_motion():
+                return
+            assert self.cluster.clock.monotonic() < deadline, f"never at rest\n{await self._report()}"
+            await self.cluster.clock.sleep(POLL_SECONDS)
+        await super().settle()
+
+    async def _is_restless(self) -> bool:
+        await self.wait_until(lambda: True)
+        return bool(unrestored(self))
+
+    def _is_in_motion(self) -> bool:
+        """Is somebody behind: the operator with a wish or a count, a kubelet with a pod? However long it is quiet."""
+        scaled: list[PodCliqueSet | PodCliqueScalingGroup] = [*self.objects(PODCLIQUESETS), *self.objects(GROUPS)]
+        wishes = [one for one in scaled if one.metadata.is_leaving or not _is_observed(one)]
+        starts = [pod for pod in self.pods() if pod.spec.node_name and pod.status.phase == "Pending"]
+        return bool(wishes or starts or untrue_counts(self))
+
     def _placement(self) -> object:
         """What matters of every pod and group; conditions may be rewritten at every try."""
         pods = sorted((p.metadata.uid, p.spec.node_name, p.status.phase, _gate_count(p)) for p in self.pods())
@@ -127,6 +129,10 @@ class NativeStage(Stage):
 
     def _waiting(self) -> list[Pod]:
         return [pod for pod in self.pods() if not pod.spec.node_name]
+
+
+def _is_observed(one: PodCliqueSet | PodCliqueScalingGroup) -> bool:
+    return one.status.observed_generation == one.metadata.generation
 
 
 def _gate_count(pod: Pod) -> int:

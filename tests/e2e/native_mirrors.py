@@ -10,6 +10,7 @@ from grove.api.meta import JsonObject, ObjectMeta, Uid, Wire
 from grove.api.mirror import Mirror
 from grove.api.podgang import PodGang
 from grove.api.resources import NATIVE_COMPOSITES, PODGANGS, PODS
+from tests.e2e.harness import POLL_SECONDS
 from tests.e2e.native import NativeStage
 
 
@@ -75,6 +76,14 @@ def mirror_problems(stage: NativeStage) -> list[str]:
     ]
 
 
+async def await_right_groups(stage: NativeStage) -> None:
+    """They follow what the operator saw last: it may be a moment behind."""
+    deadline = stage.cluster.clock.monotonic() + stage.patience
+    while problems := mirror_problems(stage) if await stage.look() else ["nobody answers"]:
+        assert stage.cluster.clock.monotonic() < deadline, problems
+        await stage.cluster.clock.sleep(POLL_SECONDS)
+
+
 def _ownerless(stage: NativeStage, gangs: tuple[PodGang, ...]) -> Iterator[str]:
     owners = {gang.metadata.uid for gang in gangs}
     for mirror in (*stage.groups(), *stage.roots()):
@@ -96,6 +105,7 @@ class _Look:
 
     def problems(self) -> Iterator[str]:
         named = {pod.group for pod in self.pods}
+        yield from (f"{pod.metadata.name} is of no podgroup" for pod in self.pods if pod.clique not in self.minima)
         yield from (f"{pod.metadata.name} names {pod.group!r}" for pod in self.pods if pod.group not in self.groups)
         yield from (f"{name} is there, and no pod names it" for name in self.groups if name not in named)
         priorities = {mirror.spec.get("priority", 0) for mirror in (*self.groups.values(), *self.roots.values())}
@@ -110,7 +120,8 @@ class _Look:
 
     def _members(self, clique: str = "") -> set[str]:
         """The groups of pods within the minimum."""
-        return {p.group for p in self.pods if p.index < self.minima[p.clique] and (not clique or p.clique == clique)}
+        mine = [pod for pod in self.pods if pod.clique == clique or (not clique and pod.clique in self.minima)]
+        return {pod.group for pod in mine if pod.index < self.minima[pod.clique]}
 
     def _extras_problems(self) -> Iterator[str]:
         """Pods above the minimum are in a group of their clique's own, which is nobody's child and waits for nobody."""

@@ -5,6 +5,7 @@ is kept of it: an extra is shown to the scheduler only after the scaled gangs of
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 import msgspec
 import yaml
@@ -13,6 +14,8 @@ from grove.api import labels
 from grove.api.meta import JsonObject, find_condition
 from grove.api.pod import Pod
 from grove.api.resources import PODGANGS, PODS, PRIORITY_CLASSES
+from grove.planner.extras import CHANCE
+from tests.e2e.harness import POLL_SECONDS
 from tests.e2e.native import NativeStage
 from tests.e2e.native_mirrors import mirror_problems
 from tests.e2e.rollouts import Eye, watching
@@ -98,12 +101,19 @@ def said_of(stage: NativeStage, gang_name: str) -> str:
 
 
 async def rest(stage: NativeStage, running: int | None, *, is_whole: bool = True) -> None:
-    """At rest so many pods run, every gang is whole or has nothing, and its groups are right."""
-    await stage.settle()
-    found = running_by_role(stage)
-    assert running in (None, sum(found.values())), found
-    problems = mirror_problems(stage) + (partial_gangs(stage) if is_whole else [])
-    assert not problems, problems
+    """At rest so many pods run, every gang is whole or has nothing, and its groups are right.
+
+    A slow machine may be quiet for a while before it is at rest, so it is asked again until that is so.
+    """
+    deadline = stage.cluster.clock.monotonic() + stage.patience
+    while True:
+        await stage.settle()
+        found = running_by_role(stage)
+        problems = mirror_problems(stage) + (partial_gangs(stage) if is_whole else [])
+        if running in (None, sum(found.values())) and not problems:
+            return
+        assert stage.cluster.clock.monotonic() < deadline, (found, problems)
+        await stage.cluster.clock.sleep(POLL_SECONDS)
 
 
 # --- the stories -----------------------------------------------------------------------------------------------------
@@ -124,16 +134,27 @@ def is_extra(pod: Pod, minima: dict[str, int]) -> bool:
 
 
 def extras_come_last(minima: dict[str, int]) -> Callable[[Eye], str | None]:
-    """No extra is on a node before every minimum, those of scaled gangs included."""
+    """No extra is on a node before every minimum, those of scaled gangs included; unless these took too long."""
 
     def check(eye: Eye) -> str | None:
         placed = [pod for pod in eye.pods.values() if pod.spec.node_name]
-        extras = [pod.metadata.name for pod in placed if is_extra(pod, minima)]
-        if extras and len(placed) - len(extras) < sum(minima.values()):
-            return f"{extras} are on nodes, and minima of their replica are not"
-        return None
+        extras = [pod for pod in placed if is_extra(pod, minima)]
+        base = [pod for pod in placed if pod not in extras and labels.BASE_PODGANG not in pod.metadata.labels]
+        if not extras or len(placed) - len(extras) >= sum(minima.values()):
+            return None
+        # They wait for scaled gangs, but not for ever.
+        if base and min(map(placed_at, extras)) - max(map(placed_at, base)) >= CHANCE:
+            return None
+        return f"{[pod.metadata.name for pod in extras]} are on nodes, and minima of their replica are not"
 
     return check
+
+
+def placed_at(pod: Pod) -> datetime:
+    condition = find_condition(pod.status.conditions, "PodScheduled")
+    assert condition is not None
+    assert condition.last_transition_time is not None
+    return condition.last_transition_time
 
 
 async def scaled_minima_come_before_any_extra_where_there_is_room_for_them(stage: NativeStage) -> None:

@@ -14,6 +14,9 @@ import msgspec
 from grove.api.meta import JsonObject
 from tests.kube.controlplane.build import binary, chosen_version
 
+# A safety net, far above what anything takes.
+SECONDS = 180
+
 
 class Ran(msgspec.Struct, frozen=True):
     """What a command said, and how it ended."""
@@ -48,7 +51,7 @@ class Kubectl:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=SECONDS,
             check=False,
         )
         return Ran(done.returncode, done.stdout, done.stderr)
@@ -62,7 +65,7 @@ class Kubectl:
             yield process
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=SECONDS)
 
     def json(self, *arguments: str) -> JsonObject:
         found: JsonObject = msgspec.json.decode(self(*arguments, "-o", "json").out)
@@ -91,7 +94,7 @@ def grove_up(folder: Path, *options: str) -> Iterator[Kubectl]:
         yield Kubectl(kubeconfig, folder)
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=SECONDS)
     reader.join()
     process.stdout.close()
     assert process.returncode == 0

@@ -62,8 +62,6 @@ def test_pods_beyond_a_quota_are_refused_in_the_servers_words_until_there_is_roo
     runner: asyncio.Runner, cluster: Cluster
 ) -> None:
     async def story(stage: Stage) -> None:
-        # A refused gang holds on for half a minute before it tries again.
-        stage.patience = 60.0
         await pods_beyond_a_quota_are_refused_in_the_servers_words_until_there_is_room(stage)
         assert len(stage.pods()) == 20
 

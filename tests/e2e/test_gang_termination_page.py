@@ -63,18 +63,27 @@ def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
         yield served
 
 
+def wait(kubectl: Kubectl, what: str, condition: str, *options: str) -> None:
+    kubectl("wait", what, f"--for={condition}", "--timeout=120s", *options)
+
+
 @pytest.mark.kubectl
 def test_the_commands_work_on_grove_up(kubectl: Kubectl, tmp_path: Path) -> None:
-    kubectl("wait", "pcs/serve", "--for=jsonpath={.status.availableReplicas}=1", "--timeout=60s")
-    kubectl("wait", "pcsg/serve-0-engine", "--for=jsonpath={.status.availableReplicas}=2", "--timeout=60s")
+    wait(kubectl, "pcs/serve", "create")
+    wait(kubectl, "pcs/serve", "jsonpath={.status.availableReplicas}=1")
+    wait(kubectl, "pcsg/serve-0-engine", "jsonpath={.status.availableReplicas}=2")
+    for clique, count in (("engine-0-worker", 3), ("engine-1-worker", 3), ("router", 2)):
+        wait(kubectl, f"pclq/serve-0-{clique}", f"jsonpath={{.status.readyReplicas}}={count}")
     for command, shown in commands(of_kubectl=True):
         if "why" in command:
-            # The breach is written down a moment after the pods are gone, and the scheduler answers a moment later.
-            breach = "--for=condition=MinAvailableBreached"
-            kubectl("wait", "pclq/serve-0-engine-0-worker", breach, "--timeout=60s")
-            kubectl("wait", "pclq/serve-0-engine-0-worker", "--for=jsonpath={.status.scheduledReplicas}=0")
-            kubectl("wait", "pod", "-l", "grove.io/podclique=serve-0-engine-0-worker",
-                    "--for=jsonpath={.status.conditions[0].reason}=Unschedulable", "--timeout=60s")  # fmt: skip
+            # The breach is written down a moment after the pods are gone, others come a moment later, and then the
+            # scheduler answers.
+            lost = "pclq/serve-0-engine-0-worker"
+            wait(kubectl, lost, "condition=MinAvailableBreached")
+            wait(kubectl, lost, "jsonpath={.status.scheduledReplicas}=0")
+            wait(kubectl, lost, "jsonpath={.status.replicas}=3")
+            wait(kubectl, "pod", "jsonpath={.status.conditions[0].reason}=Unschedulable",
+                 "-l", "grove.io/podclique=serve-0-engine-0-worker")  # fmt: skip
         printed = masked(run(command, tmp_path, str(kubectl.kubeconfig)))
         if shown:
             assert printed == shown, command

@@ -48,9 +48,15 @@ def _apply(kubectl: Kubectl, manifest: JsonObject, *options: str) -> Ran:
 
 
 def _running(kubectl: Kubectl, name: str) -> None:
-    """Put a set there and wait until it is available."""
+    """Put a set there and wait until it is available, and every status says so: each is written by itself."""
     _apply(kubectl, _set(name))
-    kubectl("wait", f"pcs/{name}", "--for=jsonpath={.status.availableReplicas}=1", "--timeout=30s")
+    for part, status in (
+        (f"pcs/{name}", "{.status.availableReplicas}=1"),
+        (f"pcsg/{name}-0-sg", "{.status.availableReplicas}=1"),
+        (f"pclq/{name}-0-web", "{.status.readyReplicas}=2"),
+        (f"pg/{name}-0", "{.status.phase}=Running"),
+    ):
+        kubectl("wait", part, f"--for=jsonpath={status}", "--timeout=120s")
 
 
 def _columns(ran: Ran) -> list[list[str]]:
@@ -114,9 +120,9 @@ def test_yaml_output_is_the_object(kubectl: Kubectl) -> None:
 
 def test_get_follows_changes(kubectl: Kubectl) -> None:
     _running(kubectl, "followed")
-    watched = kubectl("get", "pcs", "followed", "--watch", "--request-timeout=2s")
-    header, row = _columns(watched)
-    assert (header[0], row[0]) == ("NAME", "followed")
+    watched = kubectl("get", "pcs", "followed", "--watch", "--request-timeout=5s")
+    header, *rows = _columns(watched)
+    assert (header[0], {row[0] for row in rows}) == ("NAME", {"followed"})
 
 
 def test_describe_shows_an_object_with_its_events(kubectl: Kubectl) -> None:
@@ -235,7 +241,7 @@ def test_scale_changes_replicas_within_the_rules(kubectl: Kubectl) -> None:
     _running(kubectl, "scaled")
     scaled = kubectl("scale", "pcsg", "scaled-0-sg", "--replicas=2")
     assert scaled.out == "podcliquescalinggroup.grove.io/scaled-0-sg scaled\n"
-    kubectl("wait", "pcsg/scaled-0-sg", "--for=jsonpath={.status.availableReplicas}=2", "--timeout=30s")
+    kubectl("wait", "pcsg/scaled-0-sg", "--for=jsonpath={.status.availableReplicas}=2", "--timeout=120s")
     refused = kubectl.attempt("scale", "pclq", "scaled-0-web", "--replicas=1")
     assert (refused.code, "minAvailable" in refused.err) == (1, True)
 
@@ -252,10 +258,10 @@ def test_labels_and_annotations_come_and_go(kubectl: Kubectl) -> None:
 
 def test_wait_sees_conditions_and_fields(kubectl: Kubectl) -> None:
     _apply(kubectl, _set("awaited"))
-    kubectl("wait", "pg/awaited-0", "--for=create", "--timeout=30s")
-    kubectl("wait", "pg/awaited-0", "--for=condition=Scheduled", "--timeout=30s")
-    kubectl("wait", "pg/awaited-0", "--for=jsonpath={.status.phase}=Running", "--timeout=30s")
-    pods = kubectl("wait", "pods", "-l", "app.kubernetes.io/part-of=awaited", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pg/awaited-0", "--for=create", "--timeout=120s")
+    kubectl("wait", "pg/awaited-0", "--for=condition=Scheduled", "--timeout=120s")
+    kubectl("wait", "pg/awaited-0", "--for=jsonpath={.status.phase}=Running", "--timeout=120s")
+    pods = kubectl("wait", "pods", "-l", "app.kubernetes.io/part-of=awaited", "--for=condition=Ready", "--timeout=120s")
     assert len(pods.lines) == 3
 
 
@@ -271,8 +277,8 @@ def test_logs_tell_the_life_of_a_simulated_container(kubectl: Kubectl) -> None:
 
 
 def test_a_followed_log_ends_with_its_container(kubectl: Kubectl) -> None:
-    kubectl("run", "ending", "--image=x", "--restart=Never", "--annotations=simulation.grove.io/exit-after=2s")
-    kubectl("wait", "pod/ending", "--for=condition=Ready", "--timeout=30s")
+    kubectl("run", "ending", "--image=x", "--restart=Never", "--annotations=simulation.grove.io/exit-after=10s")
+    kubectl("wait", "pod/ending", "--for=condition=Ready", "--timeout=120s")
     lines = kubectl("logs", "-f", "pod/ending").lines
     assert lines[0] == "container ending started (simulated: no process runs)"
     assert lines[-1] == "container ending ended with exit code 0"
@@ -283,7 +289,7 @@ def test_the_log_of_the_run_before_is_kept(kubectl: Kubectl) -> None:
         "run", "again", "--image=x",
         "--annotations=simulation.grove.io/exit-after=1s", "--annotations=simulation.grove.io/exit-code=3",
     )  # fmt: skip
-    kubectl("wait", "pod/again", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "--timeout=30s")
+    kubectl("wait", "pod/again", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "--timeout=120s")
     assert kubectl("logs", "-p", "again").lines[-1] == "container again ended with exit code 3"
 
 
@@ -309,7 +315,7 @@ def test_our_definitions_are_there_and_established(kubectl: Kubectl) -> None:
         "podcliquesets.grove.io",
         "podgangs.scheduler.grove.io",
     ]
-    kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=10s")
+    kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=120s")
 
 
 def test_definitions_that_are_there_already_may_be_applied(kubectl: Kubectl) -> None:

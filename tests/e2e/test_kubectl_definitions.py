@@ -49,7 +49,7 @@ DEFINITION: JsonObject = {
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     with grove_up(tmp_path_factory.mktemp("up"), "--no-operator") as kubectl:
         kubectl("apply", "-f", "-", stdin=yaml.safe_dump(DEFINITION))
-        kubectl("wait", "crd/widgets.example.com", "--for=condition=Established", "--timeout=10s")
+        kubectl("wait", "crd/widgets.example.com", "--for=condition=Established", "--timeout=120s")
         yield kubectl
 
 
@@ -88,6 +88,6 @@ def test_a_definition_goes_with_its_objects(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=yaml.safe_dump(other))
     kubectl("apply", "-f", "-", stdin=_widget("g", size=1).replace("Widget", "Gadget"))
     assert kubectl("get", "gadgets", "-o", "name").out == "gadget.example.com/g\n"
-    kubectl("delete", "crd", "gadgets.example.com", "--timeout=30s")
+    kubectl("delete", "crd", "gadgets.example.com", "--timeout=120s")
     assert kubectl.attempt("get", "gadgets").code == 1
     assert "gadgets.example.com" not in kubectl("get", "crd", "-o", "name").out

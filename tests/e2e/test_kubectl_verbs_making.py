@@ -53,6 +53,9 @@ GENERATORS = [
     pytest.param("namespace {name}", "namespace", id="namespace"),
 ]
 
+# What a controller writes into the status of some, a moment later.
+COUNTED = {"quota": "{.status.used.services}=0", "pdb": "{.status.observedGeneration}=1"}
+
 
 @pytest.mark.parametrize(("command", "kind"), GENERATORS)
 def test_what_a_generator_makes_is_the_same_object(both: Both, command: str, kind: str) -> None:
@@ -64,6 +67,8 @@ def test_what_a_generator_makes_is_the_same_object(both: Both, command: str, kin
     both("create", *words, code=1)
     # What a quota counts is written by nobody here: the server knows it.
     owners = () if kind == "quota" else ("--show-managed-fields",)
+    if counted := COUNTED.get(kind):
+        both("wait", f"{kind}/{name}", f"--for=jsonpath={counted}", "--timeout=120s")
     both("get", kind, name, "-o", "yaml", *owners)
     both("get", kind, name, "-o", "wide")
 
@@ -151,6 +156,8 @@ def test_a_pod_is_run_and_exposed(both: Both) -> None:
     both("expose", "pod", "web", "--port=80", "--name=other", code=1)
     both("expose", "service", "web", "--port=443", "--target-port=8443", "--name=third")
     both("get", "services", "-o", "wide")
+    ready = "jsonpath={.items[*].endpoints[?(@.conditions.ready==true)].addresses[*]}"
+    both.await_real("get", "endpointslices", "-l", "kubernetes.io/service-name=third", "-o", ready)
     both("describe", "service", "third", differs="no-endpoints")
 
 
@@ -167,7 +174,7 @@ def test_run_shows_what_it_would_make(both: Both) -> None:
 def test_run_waits_for_a_pod_that_ends(both: Both) -> None:
     words = ("--image=example/x", "--restart=Never", "--annotations=simulation.grove.io/exit-after=1s")
     both("run", "ending", *words)
-    both("wait", "pod/ending", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=30s")
+    both("wait", "pod/ending", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s")
     both("get", "pod", "ending")
 
 
@@ -293,6 +300,8 @@ def test_diff_shows_what_apply_would_do(both: Both) -> None:
     for flags in ("", "--server-side --force-conflicts"):
         both("diff", "-f", "-", *flags.split(), stdin=yaml.safe_dump(a_config("a", x="2")), code=1)
     both.apply(a_set("b"))
+    # Until nobody changes it any more while it is compared.
+    both.await_set("b")
     both("diff", "-f", "-", stdin=yaml.safe_dump(a_set("b")))
     both("diff", "-f", "-", stdin=yaml.safe_dump(a_set("b", replicas=2)), code=1)
     both("diff", "-f", "-", stdin="kind: Nonsense\napiVersion: v1\nmetadata: {name: a}", code=2)

@@ -87,16 +87,15 @@ def test_get_looks_everywhere(both: Both) -> None:
 
 def test_get_follows_changes(both: Both) -> None:
     both.create(a_config("a"), a_config("b"))
-    both("get", "configmaps", "--watch", "--request-timeout=2s", "--output-watch-events", in_any_order=True)
-    both("get", "configmap", "a", "--watch", "--request-timeout=2s", "-o", "name")
-    both("get", "configmaps", "--watch-only", "--request-timeout=1s")
+    both("get", "configmaps", "--watch", "--request-timeout=5s", "--output-watch-events", in_any_order=True)
+    both("get", "configmap", "a", "--watch", "--request-timeout=5s", "-o", "name")
+    both("get", "configmaps", "--watch-only", "--request-timeout=4s")
 
 
 @pytest.mark.parametrize("form", ["", "yaml", "name"])
 def test_get_shows_subresources(both: Both, form: str) -> None:
     options = ("-o", form) if form else ()
-    both.create(a_set("a"))
-    both("wait", "pcs/a", "--for=jsonpath={.status.availableReplicas}=1", "--timeout=30s")
+    both.running_set("a")
     both("get", "pcs", "a", "--subresource=scale", *options)
     both("get", "pclq", "a-0-web", "--subresource=status", *options)
     both("get", "pclq", "a-0-web", "--subresource=scale", *options)
@@ -137,6 +136,8 @@ def test_describe_shows_built_in_kinds(both: Both) -> None:
     both("create", "role", "r", "--verb=get", "--resource=pods")
     both("create", "rolebinding", "rb", "--role=r", "--user=u")
     both("create", "secret", "generic", "s", "--from-literal=a=b")
+    # A controller of the real cluster counts.
+    both("wait", "quota/q", "--for=jsonpath={.status.used.configmaps}=2", "--timeout=120s")
     for what in ("configmap/a", "role/r", "rolebinding/rb", "secret/s", "serviceaccount/default", "quota/q"):
         both("describe", what)
     both("describe", "priorityclass", f"for-{both.namespace}")
@@ -146,6 +147,7 @@ def test_describe_shows_built_in_kinds(both: Both) -> None:
 
 def test_describe_shows_a_pod(both: Both) -> None:
     both.running_pod("web")
+    both.await_real("get", "events", "--field-selector=involvedObject.name=web,reason=Scheduled", "-o", "name")
     both("describe", "pod", "web", differs="no-scheduled-event")
     both("describe", "pod", "web", "--show-events=false", differs="no-account-described")
 
@@ -160,6 +162,7 @@ def test_describe_shows_a_set(both: Both) -> None:
 
 def test_describe_shows_a_namespace(both: Both) -> None:
     both("create", "quota", "q", "--hard=pods=10")
+    both("wait", "quota/q", "--for=jsonpath={.status.used.pods}=0", "--timeout=120s")
     both("describe", "namespace", both.namespace, differs="no-limit-ranges")
 
 
@@ -204,7 +207,7 @@ def test_events_are_told(both: Both) -> None:
     both("events", "--types=Warning", "--for=pod/p", "-o", "yaml")
     both("events", "--types=Normal")
     both("events", "--for=pod/nobody")
-    both("events", "--watch", "--request-timeout=1s")
+    both("events", "--watch", "--request-timeout=4s")
     both("get", "events", "-o", "wide")
     both("get", "events", "--field-selector=involvedObject.name=p,type=Warning")
     both("get", "events.events.k8s.io", "-o", "yaml")
@@ -231,30 +234,31 @@ def test_logs_are_asked_for(both: Both) -> None:
 
 def test_wait_sees_what_comes(both: Both) -> None:
     both.running_pod("web")
-    both("wait", "pod/web", "--for=condition=Ready", "--timeout=5s")
-    both("wait", "pod/web", "--for=condition=Ready=false", "--timeout=1s", code=1)
-    both("wait", "pod/web", "--for=jsonpath={.status.phase}=Running", "--timeout=5s")
-    both("wait", "pod/web", "--for=jsonpath={.status.phase}", "--timeout=5s")
-    both("wait", "pod/web", "--for=jsonpath={.status.phase}=Gone", "--timeout=1s", code=1)
-    both("wait", "pod/web", "--for=delete", "--timeout=1s", code=1)
-    both("wait", "pod/web", "--for=create", "--timeout=1s")
-    both("wait", "pod/nobody", "--for=create", "--timeout=1s", code=1)
-    both("wait", "pod/nobody", "--for=delete", "--timeout=1s")
-    both("wait", "pod/nobody", "--for=condition=Ready", "--timeout=1s", code=1)
-    both("wait", "pods", "-l", "app=nothing", "--for=condition=Ready", "--timeout=1s", code=1)
-    both("wait", "pods", "--all", "--for=condition=Ready", "--timeout=5s")
-    both("wait", "pods", "-l", "app=web", "--for=condition=Ready", "--timeout=5s")
+    both("wait", "pod/web", "--for=condition=Ready", "--timeout=120s")
+    both("wait", "pod/web", "--for=condition=Ready=false", "--timeout=3s", code=1)
+    both("wait", "pod/web", "--for=jsonpath={.status.phase}=Running", "--timeout=120s")
+    both("wait", "pod/web", "--for=jsonpath={.status.phase}", "--timeout=120s")
+    both("wait", "pod/web", "--for=jsonpath={.status.phase}=Gone", "--timeout=3s", code=1)
+    both("wait", "pod/web", "--for=delete", "--timeout=3s", code=1)
+    both("wait", "pod/web", "--for=create", "--timeout=120s")
+    both("wait", "pod/nobody", "--for=create", "--timeout=3s", code=1)
+    both("wait", "pod/nobody", "--for=delete", "--timeout=120s")
+    both("wait", "pod/nobody", "--for=condition=Ready", "--timeout=3s", code=1)
+    both("wait", "pods", "-l", "app=nothing", "--for=condition=Ready", "--timeout=3s", code=1)
+    both("wait", "pods", "--all", "--for=condition=Ready", "--timeout=120s")
+    both("wait", "pods", "-l", "app=web", "--for=condition=Ready", "--timeout=120s")
     both("delete", "pod", "web", "--wait=false")
-    both("wait", "pod/web", "--for=delete", "--timeout=20s")
+    # Of one that is already gone it says nothing.
+    both.each("wait", "pod/web", "--for=delete", "--timeout=120s")
 
 
 def test_wait_sees_a_set(both: Both) -> None:
     both.create(a_set("a"))
-    both("wait", "pg/a-0", "--for=create", "--timeout=30s")
-    both("wait", "pg/a-0", "--for=condition=Scheduled", "--timeout=30s")
-    ran = both("wait", "pg/a-0", "--for=jsonpath={.status.phase}=Running", "--timeout=30s")
+    both("wait", "pg/a-0", "--for=create", "--timeout=120s")
+    both("wait", "pg/a-0", "--for=condition=Scheduled", "--timeout=120s")
+    ran = both("wait", "pg/a-0", "--for=jsonpath={.status.phase}=Running", "--timeout=120s")
     assert ran.out == "podgang.scheduler.grove.io/a-0 condition met\n"
-    both("wait", "pods", "-l", "app.kubernetes.io/part-of=a", "--for=condition=Ready", "--timeout=30s")
+    both("wait", "pods", "-l", "app.kubernetes.io/part-of=a", "--for=condition=Ready", "--timeout=120s")
 
 
 # What is served, and to whom
@@ -298,6 +302,8 @@ def test_rights_are_told(both: Both) -> None:
     both("create", "role", "r", "--verb=get,list", "--resource=pods,podcliquesets.grove.io")
     both("create", "rolebinding", "rb", "--role=r", f"--serviceaccount={both.namespace}:a")
     somebody = f"--as=system:serviceaccount:{both.namespace}:a"
+    # A real server learns of rights a moment later.
+    both.await_real("auth", "can-i", "list", "pcs", somebody, says="yes")
     assert both("auth", "can-i", "delete", "pcs").out == "yes\n"
     both("auth", "can-i", "list", "pcs", somebody)
     both("auth", "can-i", "get", "pods", "--subresource=log", somebody, code=1)

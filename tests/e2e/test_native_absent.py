@@ -12,8 +12,7 @@ from random import Random
 import pytest
 
 from grove.api.meta import find_condition
-from grove.api.resources import EVENTS, PODCLIQUESETS
-from tests.e2e.harness import SeenEvent
+from grove.api.resources import PODCLIQUESETS
 from tests.e2e.native import NativeCluster, NativeStage, native_cluster
 from tests.e2e.native_rounds import Referee, contend, draw_rounds, judged
 from tests.e2e.native_stories import two_cliques
@@ -55,8 +54,7 @@ def why(stage: NativeStage, what: str) -> str:
 
 async def warnings(stage: NativeStage) -> list[tuple[str, int]]:
     """Events of the set about gangs: what was said, and how often."""
-    events = (await stage.client.list(EVENTS.viewed_as(SeenEvent), namespace=stage.namespace)).items
-    return [(event.message, event.count or 1) for event in events if event.reason == "NoGangScheduling"]
+    return [(event.message, event.count or 1) for event in await stage.events() if event.reason == "NoGangScheduling"]
 
 
 @pytest.mark.parametrize(("nodes", "running"), [(5, 5), (4, 4)], ids=["room for all", "room for a part"])
@@ -76,6 +74,7 @@ def test_pods_are_placed_one_by_one_and_the_set_says_so(
         await stage.wait_until(lambda: len(stage.pods()) == 10)
         await stage.scale(PODCLIQUESETS, "pair", 1)
         await stage.wait_until(lambda: len(stage.pods()) == 5)
+        await stage.wait_for_events("NoGangScheduling")
         ((message, count),) = await warnings(stage)
         assert (words in message, count) == (True, 1)
         await stage.clear()

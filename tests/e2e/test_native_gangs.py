@@ -9,7 +9,7 @@ import pytest
 from grove.api.resources import PODCLIQUESETS
 from tests.e2e.native import NativeCluster, NativeStage, native_cluster
 from tests.e2e.native_life import LIFE_STORIES
-from tests.e2e.native_mirrors import mirror_problems
+from tests.e2e.native_mirrors import await_right_groups
 from tests.e2e.native_rounds import Referee, Round, contend, draw_rounds, judged
 from tests.e2e.native_stories import NATIVE_STORIES, NativeStory
 from tests.e2e.native_topology import TOPOLOGY_STORIES
@@ -52,8 +52,7 @@ def test_what_stands_in_the_api_is_the_same_as_without_gangs(
     async def run() -> None:
         stage = await native.wide_stage(nodes)
         await story(stage)
-        await stage.look()
-        assert mirror_problems(stage) == []
+        await await_right_groups(stage)
         await stage.clear()
 
     runner.run(run())

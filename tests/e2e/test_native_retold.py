@@ -10,7 +10,7 @@ from tests.e2e import test_training_on_clusters as trainings
 from tests.e2e import test_updates_on_clusters as updates
 from tests.e2e.harness import Stage
 from tests.e2e.native import NativeCluster, native_cluster
-from tests.e2e.native_mirrors import mirror_problems
+from tests.e2e.native_mirrors import await_right_groups, mirror_problems
 from tests.kube.controlplane.plane import GANGS
 
 pytestmark = pytest.mark.kube
@@ -49,8 +49,8 @@ def test_what_lives_on_ends_as_without_gangs_in_groups_that_are_right(
         stage = await native.wide_stage(nodes)
         await story(stage)
         await stage.settle()
-        problems = mirror_problems(stage)
-        assert problems == []
+        await await_right_groups(stage)
+        assert mirror_problems(stage) == []
         await stage.clear()
 
     runner.run(run())

@@ -20,6 +20,7 @@ from tests.e2e.harness import Cluster, Stage
 from tests.e2e.installation import outside_operator
 from tests.e2e.kept import KeptCluster
 from tests.e2e.operators import Operator
+from tests.e2e.quiet import Quiet
 from tests.scene import Scene
 from tests.simulation.restored import unrestored
 from tests.simulation.stories import (
@@ -69,16 +70,11 @@ class Crowded(Stage):
     """
 
     async def settle(self) -> None:
-        clock = self.cluster.clock
-        before: object = None
-        changed_at = clock.monotonic()
+        quiet = Quiet(self.cluster.clock)
 
         def is_at_rest() -> bool:
-            nonlocal before, changed_at
-            now = [(pod.metadata.uid, pod.spec.node_name, pod.is_ready) for pod in self.pods()]
-            if now != before:
-                before, changed_at = now, clock.monotonic()
-            is_quiet = clock.monotonic() - changed_at > QUIET_SECONDS
+            seen = [(pod.metadata.uid, pod.spec.node_name, pod.is_ready) for pod in self.pods()]
+            is_quiet = quiet.has_lasted(seen, QUIET_SECONDS)
             return is_quiet and not _missing(self) and all(map(_is_judged, self.pods()))
 
         await self.wait_until(is_at_rest)
@@ -129,7 +125,7 @@ def bustle_with_kills(beside: Beside, *victims: KeptCluster | Operator) -> None:
 
     async def run() -> None:
         stage = await beside.cluster.stage()
-        stage.patience = 60.0
+        stage.patience = 300.0
         bustle, random = Bustle(stage), Random(SEED)
         await bustle.begin()
         for _ in range(KILLS):

@@ -6,11 +6,11 @@ import copy
 import pytest
 
 from grove.api.meta import JsonObject
-from grove.api.resources import PODCLIQUESETS
+from grove.api.resources import PODCLIQUESETS, PODS
 from grove.cli.documents import Document
 from grove.cli.planning import Seen, foresee, look
 from grove.sim.prediction import Outcome, Prediction
-from tests.e2e.harness import Cluster, Stage
+from tests.e2e.harness import POLL_SECONDS, Cluster, Stage
 
 pytestmark = pytest.mark.kube
 
@@ -45,6 +45,11 @@ async def prepared(cluster: Cluster) -> Stage:
     stage = await cluster.stage()
     await stage.apply(workload())
     await stage.settle()
+    # What other stories have left goes at its own pace, and would be told of.
+    deadline = cluster.clock.monotonic() + stage.patience
+    while waiting := [pod.metadata.name for pod in (await cluster.client.list(PODS)).items if not pod.spec.node_name]:
+        assert cluster.clock.monotonic() < deadline, f"still there: {waiting}"
+        await cluster.clock.sleep(POLL_SECONDS)
     return stage
 
 

@@ -16,10 +16,10 @@ from grove.api.mirror import Mirror
 from grove.api.resources import KAI_PODGROUPS, KAI_QUEUES, PODCLIQUESETS, VOLCANO_PODGROUPS, VOLCANO_QUEUES, Resource
 from grove.kube.errors import ApiError
 from tests.backends.fake_schedulers import FakeScheduler, KaiDialect, VolcanoDialect
-from tests.backends.scheduler_world import CRDS
+from tests.backends.scheduler_world import CRDS, definition_names
 from tests.e2e.audit import Asked, read_audit, shown
 from tests.e2e.harness import Cluster, Stage
-from tests.e2e.installation import ELECTION, USER, Installation
+from tests.e2e.installation import ELECTION, USER, Installation, await_served
 from tests.kube.controlplane.nodes import running_nodes
 from tests.kube.controlplane.plane import Plane, running_plane
 from tests.markdown import ROOT
@@ -48,6 +48,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
         )
         for path in sorted(CRDS.glob("*.yaml")):
             plane.kubectl("create", "-f", str(path))
+        await_served(plane.user("admin"), definition_names())
         with installation.pod_like_operator() as operator:
             operator.await_ready()
 

@@ -111,8 +111,6 @@ def test_where_kubernetes_has_gangs_the_rights_to_show_them_are_enough_and_used(
             async def run() -> None:
                 async with Cluster(plane.kubeconfig, operators=(operator,)) as cluster:
                     stage = await cluster.stage()
-                    # A garbage collector that has just started learns our kinds only half a minute later.
-                    stage.patience = 90.0
                     await begin(stage)
                     await lose_a_clique(stage)
                     await stage.clear()

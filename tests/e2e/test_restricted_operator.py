@@ -20,8 +20,9 @@ from tests.e2e.every_write import cause_every_write
 from tests.e2e.harness import Cluster
 from tests.e2e.installation import ELECTION, USER, Installation
 from tests.e2e.operators import Operator
+from tests.e2e.ports import free_port
 from tests.e2e.served import Kubectl, grove_up
-from tests.e2e.test_webhook_url import TOO_DEMANDING, free_port
+from tests.e2e.test_webhook_url import TOO_DEMANDING
 from tests.kube.controlplane.plane import Plane
 
 pytestmark = pytest.mark.kubectl
@@ -41,6 +42,10 @@ class Served:
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         return self._kubectl(*arguments, stdin=stdin).out
+
+    def user(self, name: str) -> Kubectl:
+        assert name == "admin"
+        return self._kubectl
 
     def kubeconfig_for(self, token: str, name: str = "other") -> Path:
         config = yaml.safe_load(self.kubeconfig.read_text())
@@ -89,7 +94,7 @@ def _check_webhooks(served: Served, installation: Installation) -> None:
     here = ("-n", "guarded")
     served.kubectl("apply", *here, "-f", str(ROOT / "examples" / "quickstart.yaml"))
     # Cliques are made before gangs.
-    served.kubectl("wait", *here, "pg/chat-0", "--for=create", "--timeout=30s")
+    served.kubectl("wait", *here, "pg/chat-0", "--for=create", "--timeout=120s")
     clique = served.kubectl("get", *here, "pclq", "-o", "name").split()[0]
     as_user = ("--as=somebody", "--as-group=system:masters")
     refused = kubectl.attempt("label", *here, clique, "meddled=yes", *as_user)

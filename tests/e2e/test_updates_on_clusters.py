@@ -36,7 +36,7 @@ A = "workload1-0-pc-a"
 GROUP_REPLICAS = {f"replica {j}": ((f"{W1}-0-sg-x-{j}-pc-b", f"{W1}-0-sg-x-{j}-pc-c"), 4) for j in (0, 1)}
 NEVER_READY = {labels.SIM_READY_AFTER: "1000h"}
 SLOWLY_READY = {labels.SIM_READY_AFTER: "1s"}
-MINUTES = 120.0
+MINUTES = 300.0
 
 
 async def begin(stage: Stage, manifest: object) -> None:

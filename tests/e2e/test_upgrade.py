@@ -15,6 +15,7 @@ from tests.e2e.harness import Cluster, Stage, uids
 from tests.e2e.installation import Installation, outside_operator
 from tests.e2e.older_wire import GENERATION_HASH, HASHES, OlderSet
 from tests.e2e.operators import Operator
+from tests.e2e.quiet import Quiet
 from tests.kube.controlplane.nodes import running_nodes
 from tests.kube.controlplane.plane import running_plane
 from tests.simulation.stories import WORKLOAD1, find_set
@@ -38,8 +39,6 @@ def tell(installed: Installation, folder: Path, story: Upgrade) -> None:
         operator = outside_operator(installed.kubeconfig(), folder)
         async with Cluster(installed.plane.kubeconfig, operators=(operator,)) as cluster:
             stage = await cluster.stage()
-            # Kubernetes' garbage collector learns of new kinds only every half minute.
-            stage.patience = 60.0
             try:
                 await story(stage, operator)
             finally:
@@ -184,6 +183,9 @@ def test_an_operator_that_comes_back_restarts_no_pod_and_writes_nothing(
         operator.start()
         await stage.apply(WORKLOAD1)
         await stage.settle()
+        # What only counts may be written a moment later.
+        quiet = Quiet(stage.cluster.clock)
+        await stage.wait_until(lambda: quiet.has_lasted(versions(stage), 3.0))
         before = versions(stage)
         operator.kill() if is_killed else operator.stop()
         operator.start()

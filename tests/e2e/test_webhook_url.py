@@ -1,12 +1,12 @@
 """An operator outside of its cluster that serves admission: `grove operator --webhook-url` on a real API server."""
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from tests.cli.console import ROOT, grove
 from tests.cli.operators import Operator, write_config
+from tests.e2e.ports import free_port
 from tests.kube.controlplane.plane import running_plane
 
 pytestmark = pytest.mark.kube
@@ -37,9 +37,3 @@ def test_sets_are_judged_while_it_runs_and_nobody_is_asked_when_it_has_stopped(t
             assert operator.end() == 0
         left = plane.kubectl("get", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-o", "name")
         assert left == ""
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

@@ -582,7 +582,17 @@ def test_whoever_comes_after_takes_over_and_takes_away(plane: Plane, webhooks: W
         assert "is invalid" in _attempt(kubectl, manifest(clique("c" * 23), name="p" * 23)).err
     found = kubectl("get", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-o", "name")
     assert found.out == ""
+
+    async def forgets(api: Api) -> None:
+        # A moment after they are gone, and then nobody is asked.
+        await api.until(partial(_is_taken, api, manifest(name="unjudged")))
+
+    with_api(plane, forgets)
     _create(kubectl, manifest(name="unjudged"))
+
+
+async def _is_taken(api: Api, body: JsonObject) -> bool:
+    return (await api.send("POST", PODCLIQUESETS.path("default"), body, dryRun="All")).status == 201
 
 
 # --- behind a Service ------------------------------------------------------------------------------------------------

@@ -2,10 +2,9 @@
 
 import asyncio
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,20 +13,20 @@ import msgspec
 
 from grove.api.crds import custom_resource_definitions
 from grove.api.meta import JsonObject
-from grove.api.resources import PODCLIQUESETS, Resource
+from grove.api.resources import Resource
 from grove.clock import LoopClock
 from grove.kube.client import Client
 from grove.kube.http import HttpTransport
 from grove.kube.transport import Request, Response
 from tests.admission.tables import Case, updates
-from tests.api.manifests import manifest
+from tests.e2e.ports import free_port
 from tests.kube.controlplane.plane import Plane, running_plane
 
 T = TypeVar("T")
 
 OPERATOR_NAMESPACE = "grove-system"
 OPERATOR = f"system:serviceaccount:{OPERATOR_NAMESPACE}:grove-operator"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -85,13 +84,14 @@ async def _inherit(api: Api) -> None:
         await api.must("POST", _DEFINITIONS, _loosened(definition))
     names = [definition["metadata"]["name"] for definition in definitions]
     await api.until(lambda: _are_established(api, names))
+    await api.until(lambda: _are_served(api, definitions))
     await asyncio.gather(*(_store(api, i, case) for i, case in enumerate(updates()) if case.old is not None))
     for definition in definitions:
         path = f"{_DEFINITIONS}/{definition['metadata']['name']}"
         version = (await api.must("GET", path))["metadata"]["resourceVersion"]
         metadata = {**definition["metadata"], "resourceVersion": version}
         await api.must("PUT", path, {**definition, "metadata": metadata})
-    await api.until(lambda: _has_rules(api))
+    await api.until(lambda: _have_rules(api, definitions))
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPERATOR_NAMESPACE}}
     await api.must("POST", "/api/v1/namespaces", namespace)
 
@@ -116,10 +116,31 @@ async def _are_established(api: Api, names: list[str]) -> bool:
     return all(name in ready for name in names)
 
 
-async def _has_rules(api: Api) -> bool:
-    bad = manifest(replicas="x")
-    response = await api.send("POST", PODCLIQUESETS.path("default"), bad, dryRun="All")
-    return response.status == 422
+async def _are_served(api: Api, definitions: Sequence[JsonObject]) -> bool:
+    """A moment after the server said that they are."""
+    answers = [await api.send("GET", _collection(definition)) for definition in definitions]
+    return all(answer.status == 200 for answer in answers)
+
+
+async def _have_rules(api: Api, definitions: Sequence[JsonObject]) -> bool:
+    """No schema of ours takes a spec that is a text."""
+    answers = [
+        await api.send("POST", _collection(definition), _misshapen(definition), dryRun="All")
+        for definition in definitions
+    ]
+    return all(answer.status == 422 for answer in answers)
+
+
+def _misshapen(definition: JsonObject) -> JsonObject:
+    spec = definition["spec"]
+    version = f"{spec['group']}/{spec['versions'][0]['name']}"
+    return {"apiVersion": version, "kind": spec["names"]["kind"], "metadata": {"name": "misshapen"}, "spec": "x"}
+
+
+def _collection(definition: JsonObject) -> str:
+    spec = definition["spec"]
+    place = "namespaces/default/" if spec["scope"] == "Namespaced" else ""
+    return f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{place}{spec['names']['plural']}"
 
 
 def home_of(number: int) -> str:
@@ -175,7 +196,7 @@ class Webhooks:
     def _end(self, number: signal.Signals) -> None:
         if self._process.poll() is None:
             self._process.send_signal(number)
-            self._process.wait(30)
+            self._process.wait(PATIENCE_SECONDS)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -187,10 +208,3 @@ def webhooks_of(plane: Plane) -> Iterator[Webhooks]:
         yield webhooks
     finally:
         webhooks.stop()
-
-
-def free_port() -> int:
-    """Free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

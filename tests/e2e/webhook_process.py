@@ -21,7 +21,8 @@ from grove.kube.client import Client
 from grove.kube.config import find_access
 from grove.kube.http import HttpTransport
 
-SETTLING = timedelta(seconds=2)
+# Longer than an API server takes to hear of a change, also on a busy machine.
+SETTLING = timedelta(seconds=5)
 
 
 def options_for(url: str, namespace: str, operator_user: str) -> WebhookOptions:

@@ -140,12 +140,12 @@ async def _wrong_with_watch(transport: Transport, path: str, before: Shown, now:
 async def _told(transport: Transport, path: str, revision: int) -> AsyncIterator[JsonObject]:
     """All that a watch has to tell at this moment."""
     query = {"watch": "true", "resourceVersion": str(revision)}
-    with suppress(TimeoutError):
-        async with (
-            asyncio.timeout(_NOTHING_NEW_SECONDS),
-            transport.stream(Request(method="GET", path=path, query=query, program="verdicts")) as lines,
-        ):
-            async for line in lines:
+    async with transport.stream(Request(method="GET", path=path, query=query, program="verdicts")) as lines:
+        with suppress(StopAsyncIteration, TimeoutError):
+            while True:
+                # For each line: whoever has much to tell may take longer.
+                async with asyncio.timeout(_NOTHING_NEW_SECONDS):
+                    line = await anext(lines)
                 yield msgspec.json.decode(line)
 
 

@@ -47,7 +47,7 @@ def kubectl(installed: Plane) -> Kubectl:
 
 def _is_explained(user: Kubectl, kind: str) -> bool:
     # kubectl remembers which kinds there are; only this makes it ask again.
-    user("api-resources")
+    user.attempt("api-resources")
     return user.attempt("explain", kind).code == 0
 
 
@@ -210,7 +210,7 @@ async def _run_webhooks(plane: Plane, token: str) -> None:
     async with HttpTransport(plane.access(token=token), clock) as transport:
         webhooks = Webhooks(Client(transport, clock), clock, Random(1), options)
         running = asyncio.create_task(webhooks.run())
-        for _ in range(ATTEMPTS):
+        for _ in range(4 * ATTEMPTS):
             if webhooks.is_ready or running.done():
                 break
             await clock.sleep(0.1)

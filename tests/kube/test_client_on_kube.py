@@ -35,7 +35,7 @@ SERVICE_ACCOUNT = "system:serviceaccount:default:default"
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     with running_plane(tmp_path_factory.mktemp("plane")) as plane:
-        plane.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=30s")
+        plane.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=180s")
         yield plane
 
 
@@ -95,7 +95,7 @@ def test_the_audit_log_names_us_with_our_version(plane: Plane) -> None:
         while f'"userAgent":"{user_agent()}"' not in plane.audit_log.read_text():
             await SetClock().sleep(0.1)
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), 180))
 
 
 def test_an_api_server_that_is_killed_and_comes_back_is_followed_again(
@@ -121,7 +121,7 @@ def test_an_api_server_that_is_killed_and_comes_back_is_followed_again(
             assert reflector.restarts > 0
             following.cancel()
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    asyncio.run(asyncio.wait_for(main(), 480))
 
 
 async def create(client: Client, name: str) -> None:

@@ -105,4 +105,4 @@ async def storm(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_is_lost_or_done_twice_on_a_line_that_is_cut(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "LONGEST_DELAY_SECONDS", 0.05)
-    asyncio.run(asyncio.wait_for(storm(seed), 120))
+    asyncio.run(asyncio.wait_for(storm(seed), 480))

@@ -160,9 +160,9 @@ def is_running(process_id: int) -> bool:
 def test_a_plugin_that_hangs_is_stopped_with_all_that_it_started(
     script: PluginScript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grove.kube.plugin.ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr("grove.kube.plugin.ANSWER_SECONDS", 5.0)
     script.does('sleep 1000 & echo $! > "$HERE/child"; wait')
-    with pytest.raises(NoCredentials, match="did not answer within 2 s and was stopped"):
+    with pytest.raises(NoCredentials, match="did not answer within 5 s and was stopped"):
         ask(script.plugin())
     assert not is_running(int((script.folder / "child").read_text()))
 

@@ -248,5 +248,6 @@ def is_alive(pid: int) -> bool:
     """A process that runs; one that only waits to be reaped does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
+        # The second: it went between opening and reading.
         return False

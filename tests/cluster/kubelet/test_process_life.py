@@ -251,6 +251,7 @@ def test_a_sidecar_runs_beside_the_others_and_ends_after_them() -> None:
     async def story(cluster: ProcessCluster) -> None:
         script = "trap 'echo end >> /shared/order; exit 0' TERM; echo up >> /shared/order; while :; do sleep 0.01; done"
         probe = {"exec": {"command": ["test", "-e", "/shared/order"]}, "periodSeconds": 1}
+        probe |= {"timeoutSeconds": 60, "failureThreshold": 60}
         sidecar = init("side", script, restartPolicy="Always", startupProbe=probe)
         main = init("main", "cat /shared/order; echo main >> /shared/order")
         pod = await cluster.put("a", initContainers=[sidecar], containers=[main], volumes=SHARED)
@@ -371,7 +372,8 @@ def test_a_pod_held_by_a_finalizer_stays_when_its_processes_are_gone() -> None:
 
 def test_a_pod_that_is_active_for_too_long_fails() -> None:
     async def story(cluster: ProcessCluster) -> None:
-        await cluster.put("a", *STAY, activeDeadlineSeconds=50)
+        # Long enough that it surely runs before.
+        await cluster.put("a", *STAY, activeDeadlineSeconds=250)
         pod = await cluster.ended("a")
         assert (pod.phase, pod.status["reason"], pod.exit_code) == ("Failed", "DeadlineExceeded", 143)
 

@@ -10,7 +10,7 @@ from grove.clock import LoopClock
 from grove.cluster.kubelet.podspec import Probe
 from grove.cluster.kubelet.probes import Prober
 from grove.sim.clock import run_virtual
-from tests.cluster.kubelet.process_cluster import ProcessCluster, is_alive, run_processes
+from tests.cluster.kubelet.process_cluster import SECONDS, ProcessCluster, is_alive, run_processes, speed_of_time
 
 SERVER = """
 import http.server, os, pathlib
@@ -32,9 +32,13 @@ def serving(code: Path, **probes: Any) -> dict[str, Any]:
     return {"ports": ports, "env": [{"name": "CODE", "value": str(code)}], **probes}
 
 
+# In time that runs faster, a second is soon over; and a slow answer is not what these tests are about.
+PATIENT = {"periodSeconds": 1, "timeoutSeconds": 300}
+
+
 def asking(**more: Any) -> dict[str, Any]:
     get = {"port": "web", "path": "health", "httpHeaders": [{"name": "X-Ask", "value": "yes"}]}
-    return {"httpGet": get, "periodSeconds": 1, **more}
+    return {"httpGet": get, **PATIENT, **more}
 
 
 def test_a_pod_is_ready_as_long_as_its_server_says_so(tmp_path: Path) -> None:
@@ -59,11 +63,10 @@ def test_a_container_that_is_not_alive_is_killed_and_started_again(tmp_path: Pat
     async def story(cluster: ProcessCluster) -> None:
         code = tmp_path / "code"
         code.write_text("200")
-        probe = asking(failureThreshold=1, initialDelaySeconds=5)
-        await cluster.put(
-            "a", "python3", "-c", SERVER, main=serving(code, livenessProbe=probe), restartPolicy="Always"
-        )  # fmt: skip
-        await cluster.lines("a")
+        # It is asked whether it lives once it has started, however long that takes.
+        probes = {"startupProbe": asking(failureThreshold=9999), "livenessProbe": asking(failureThreshold=1)}
+        await cluster.put("a", "python3", "-c", SERVER, main=serving(code, **probes), restartPolicy="Always")
+        await cluster.until("a", lambda pod: pod.container.get("started"))
         code.write_text("500")
         pod = await cluster.until("a", lambda pod: pod.container["restartCount"] == 1)
         code.write_text("200")
@@ -86,12 +89,8 @@ def test_a_container_that_never_starts_fails(tmp_path: Path) -> None:
 
 def test_other_probes_wait_until_it_has_started(tmp_path: Path) -> None:
     async def story(cluster: ProcessCluster) -> None:
-        startup = {
-            "exec": {"command": ["test", "-e", str(tmp_path / "up")]},
-            "periodSeconds": 1,
-            "failureThreshold": 999,
-        }
-        liveness = {"exec": {"command": ["sh", "-c", f"touch {tmp_path}/asked"]}, "periodSeconds": 1}
+        startup = {"exec": {"command": ["test", "-e", str(tmp_path / "up")]}, **PATIENT, "failureThreshold": 9999}
+        liveness = {"exec": {"command": ["sh", "-c", f"touch {tmp_path}/asked"]}, **PATIENT}
         await cluster.put("a", "sleep", "1000", main={"startupProbe": startup, "livenessProbe": liveness})
         await cluster.until("a", lambda pod: "running" in pod.state)
         await cluster.clock.sleep(5)
@@ -99,24 +98,26 @@ def test_other_probes_wait_until_it_has_started(tmp_path: Path) -> None:
         (tmp_path / "up").touch()
         pod = await cluster.ready("a")
         assert pod.container["started"]
-        while not (tmp_path / "asked").exists():
-            await cluster.clock.sleep(1)
+        async with asyncio.timeout(SECONDS * speed_of_time()):
+            while not (tmp_path / "asked").exists():
+                await cluster.clock.sleep(1)
 
     run_processes(story, speed=20)
 
 
-def test_a_port_that_listens_is_ready() -> None:
+def test_a_port_that_listens_is_ready(tmp_path: Path) -> None:
     async def story(cluster: ProcessCluster) -> None:
         listener = (
             "import os, socket, time\n"
-            "time.sleep(0.2)\n"
+            f"while not os.path.exists('{tmp_path}/go'): time.sleep(0.01)\n"
             "server = socket.create_server((os.environ['GROVE_POD_IP'], 7000))\n"
             "while True: server.accept()[0].close()\n"
         )
-        probe = {"tcpSocket": {"port": 7000}, "periodSeconds": 1}
+        probe = {"tcpSocket": {"port": 7000}, **PATIENT}
         await cluster.put("a", "python3", "-c", listener, main={"readinessProbe": probe})
         pod = await cluster.until("a", lambda pod: "running" in pod.state)
         assert not pod.is_true("Ready")
+        (tmp_path / "go").touch()
         await cluster.ready("a")
 
     run_processes(story, speed=5)

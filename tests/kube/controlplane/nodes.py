@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from grove.clock import LoopClock
-from grove.cluster.bound import BoundPods
+from grove.cluster.bound import NODE_VIEW, BoundPods
 from grove.cluster.kubelet.simulated import SimulatedKubelet
 from grove.cluster.nodes import Nodes
 from grove.kube.client import Client
@@ -22,6 +22,8 @@ from grove.kube.http import HttpTransport
 
 RESOURCES = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "250"}
 GREETING = "nodes are ready"
+# A safety net, far above what anything takes.
+_OPEN_SECONDS = 240.0
 
 
 @contextmanager
@@ -44,13 +46,21 @@ async def _run(kubeconfig: Path, number: int) -> None:
     chance = Random(number)
     async with HttpTransport(find_access({}, kubeconfig=kubeconfig), clock) as transport:
         client = Client(transport, clock)
-        await Nodes(client, clock).create(number, RESOURCES)
+        await _await_open(client, clock, await Nodes(client, clock).create(number, RESOURCES))
         bound = BoundPods(client, clock, chance)
         kubelet = SimulatedKubelet(client, clock, chance, bound)
         print(GREETING, flush=True)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(bound.run())
             tasks.create_task(kubelet.run())
+
+
+async def _await_open(client: Client, clock: LoopClock, names: tuple[str, ...]) -> None:
+    """Until pods can be placed on these: a new node is tainted until a controller has seen that it is ready."""
+    deadline = clock.monotonic() + _OPEN_SECONDS
+    while any(node.spec.taints for node in (await client.list(NODE_VIEW)).items if node.metadata.name in names):
+        assert clock.monotonic() < deadline, "the nodes keep their taints"
+        await clock.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ from grove.kube.config import Access, find_access
 from tests.e2e.served import Kubectl
 from tests.kube.controlplane.build import build, chosen_version
 
-READY_SECONDS = 60.0
+# A safety net, far above what anything takes: several planes may start at once on a machine of two processors.
+READY_SECONDS = 240.0
 STOP_SECONDS = 30.0
 ADMIN_TOKEN = "admin-of-the-tests"
 # Every write with its user, and nothing of its content.
@@ -41,6 +42,8 @@ AUDIT_POLICY = {
     "rules": [{"level": "Metadata"}],
 }
 LOOPBACK = "127.0.0.1"
+# Below those that a system hands out by itself: nobody else gets one of them by chance.
+_PORTS = range(20_000, 30_000)
 _DIE_WITH_PARENT = 1
 
 
@@ -77,7 +80,8 @@ class Plane:
         self._binary = build(version)
         self.gangs = gangs
         self._certificates = make_certificates(datetime.now(UTC))
-        self._ports = dict(zip(("etcd", "peer", "apiserver", "manager", "scheduler"), _free_ports(5), strict=True))
+        self._held = _hold_ports(5)
+        self._ports = dict(zip(("etcd", "peer", "apiserver", "manager", "scheduler"), self._held, strict=True))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.url = f"https://{LOOPBACK}:{self._ports['apiserver']}"
         self._write_secrets()
@@ -144,11 +148,13 @@ class Plane:
         # An API server without its etcd would not go for minutes, and keep its port.
         for component in ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"):
             self.stop(component)
+        for name in self._held.values():
+            name.close()
 
     def _is_ready(self) -> bool:
         context = ssl.create_default_context(cadata=self.ca.decode())
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", context=context, timeout=2) as answer:
+            with urllib.request.urlopen(f"{self.url}/readyz", context=context, timeout=10) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
@@ -283,16 +289,31 @@ def start_process(
     )
 
 
-def _free_ports(number: int) -> list[int]:
-    """Free a moment ago; all are held while they are chosen, so that they differ."""
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for one in sockets:
-            one.bind((LOOPBACK, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+def _hold_ports(number: int) -> dict[int, socket.socket]:
+    """Ports that nobody listens on, and that no other plane takes until what holds them is closed.
+
+    Its processes bind them much later. A name in the kernel holds each, and goes with us whatever ends us."""
+    held: dict[int, socket.socket] = {}
+    first = os.getpid() * 97 % len(_PORTS)
+    for port in (*_PORTS[first:], *_PORTS[:first]):
+        if len(held) == number:
+            break
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0port-of-a-plane-{port}")
+            _bind_for_a_moment(port)
+        except OSError:
+            name.close()
+            continue
+        held[port] = name
+    return held
+
+
+def _bind_for_a_moment(port: int) -> None:
+    """Raises OSError if somebody listens there."""
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind((LOOPBACK, port))
 
 
 def _write_privately(path: Path, content: bytes) -> None:

@@ -38,15 +38,17 @@ func (c *client) follow() error {
 		"pods":          pods.Core().V1().Pods().Informer(),
 		"podcliquesets": sets.ForResource(podCliqueSets).Informer(),
 	}
+	handlers := map[string]cache.ResourceEventHandlerRegistration{}
 	for name, informer := range followed {
-		if _, err := informer.AddEventHandler(handler(name)); err != nil {
+		if handlers[name], err = informer.AddEventHandler(handler(name)); err != nil {
 			return err
 		}
 	}
 	pods.Start(stop)
 	sets.Start(stop)
 	for name, informer := range followed {
-		if !cache.WaitForCacheSync(stop, informer.HasSynced) {
+		// The handler, not only the store: what there was has been told by then.
+		if !cache.WaitForCacheSync(stop, handlers[name].HasSynced) {
 			return io.ErrUnexpectedEOF
 		}
 		tell("synced", fields{"kind": name, "names": informer.GetStore().ListKeys()})

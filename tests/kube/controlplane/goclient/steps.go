@@ -358,7 +358,7 @@ func (c *client) watches(ctx context.Context) error {
 	}
 	tell("watch", told(watching))
 	initial := true
-	seconds = 1
+	seconds = 4
 	watching, err = maps.Watch(ctx, metav1.ListOptions{
 		AllowWatchBookmarks: true, SendInitialEvents: &initial, TimeoutSeconds: &seconds,
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, FieldSelector: "metadata.name=contested",
