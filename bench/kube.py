@@ -50,10 +50,10 @@ async def _measure(plane: Plane, kubeconfig: Path) -> Sequence[tuple[str, Sequen
                 rows += await _measure_large(seen, audit, process, ceiling)
                 requests = audit.table(PODS_TOTAL)
                 rows += await _measure_scaling(seen)
+                rows += await _measure_idle(seen, audit, "large")
                 rows += await _measure_deletion(seen, "large")
                 rows += await _measure_group(seen)
                 rows += await _measure_small(seen)
-                rows += await _measure_idle(seen, audit)
                 rows.append(Row("operator's peak memory", f"{peak_memory(process) / 1024:,.0f} MB", "of the whole run"))
     return [("On a real control plane", rows), ("Requests of the operator, 1,000 pods", requests)]
 
@@ -142,11 +142,11 @@ async def _measure_small(seen: Seen) -> Sequence[Row]:
     return [Row("10 pods: ready", f"{times[2]:.2f} s", f"median of 5, fastest {times[0]:.2f} s")]
 
 
-async def _measure_idle(seen: Seen, audit: Audit) -> Sequence[Row]:
+async def _measure_idle(seen: Seen, audit: Audit, name: str) -> Sequence[Row]:
     await seen.clock.sleep(5.0)
     audit.forget()
     patch = {"metadata": {"annotations": {"touched": "yes"}}}
-    await seen.client.patch(PODCLIQUESETS, "default", "small-4", patch)
+    await seen.client.patch(PODCLIQUESETS, "default", name, patch)
     await seen.clock.sleep(IDLE_SECONDS)
     found = audit.counts()
     what = ", ".join(f"{number} x {request}" for request, number in found.items()) or "nothing"

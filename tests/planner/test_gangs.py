@@ -1,17 +1,21 @@
 """PodGangs as their schedulers should see them."""
 
 import msgspec
+import pytest
 
 from grove.api.meta import NamespacedName
 from grove.api.podgang import PodGang, PodGangSpec, PodGroup
 from grove.api.reasons import EventReason
 from grove.api.resources import PODCLIQUES, PODGANGS, PODS
+from grove.backends.native_groups import NativeFeatures
+from grove.backends.registry import Backends
 from grove.planner.actions import Create, Emit, Patch
 from grove.planner.blueprint import draw_replica
 from grove.planner.gangs import draw_gang_spec, plan_gang_object, referenced_names
 from grove.planner.objects import build_gang
 from grove.planner.plan import plan
 from grove.planner.pods import CliquePods
+from grove.planner.snapshot import Surroundings, build_context
 from tests.dsl import (
     NOW,
     World,
@@ -172,3 +176,28 @@ def test_a_new_label_of_the_set_reaches_its_gangs_and_nothing_of_others_is_taken
     decided = plan(snapshot(observed, replica(a, gangs=(shown,), services=(service(),))), NOW)
     (patch,) = [action for action in actions(decided) if isinstance(action, Patch)]
     assert patch.patch == {"metadata": {"labels": {"team": "blue"}, "annotations": {"queue": "q1"}}}
+
+
+TOUCHED = pcs(role("a"), annotations={"touched": "yes"})
+NO_READER = Surroundings(backends=Backends(features=NativeFeatures(reads_gangs=False)))
+READER = Surroundings(backends=Backends(features=NativeFeatures(reads_gangs=True)))
+
+
+@pytest.mark.parametrize(("surroundings", "is_told"), [(NO_READER, False), (READER, True)])
+def test_a_touched_annotation_is_told_at_once_to_a_scheduler_that_may_read_it(
+    surroundings: Surroundings, is_told: bool
+) -> None:
+    a = clique(pod(0))
+    seen = snapshot(TOUCHED, replica(a, gangs=(gang(a),), services=(service(),)))
+    seen = msgspec.structs.replace(seen, context=build_context(TOUCHED, surroundings))
+    patches = [action.patch for action in actions(plan(seen, NOW)) if isinstance(action, Patch)]
+    assert patches == ([{"metadata": {"annotations": {"touched": "yes"}}}] if is_told else [])
+
+
+def test_a_touched_annotation_comes_with_the_next_change() -> None:
+    a = clique(pod(0))
+    older = msgspec.structs.replace(gang(a), spec=PodGangSpec())
+    seen = snapshot(TOUCHED, replica(a, gangs=(older,), services=(service(),)))
+    seen = msgspec.structs.replace(seen, context=build_context(TOUCHED, NO_READER))
+    (patch,) = [action.patch for action in actions(plan(seen, NOW)) if isinstance(action, Patch)]
+    assert (patch["metadata"], list(patch["spec"])) == ({"annotations": {"touched": "yes"}}, ["podgroups"])

@@ -36,6 +36,8 @@ class Can(Value):
     preferred_topology: bool
     # It tries pods in any order: those above the minimum are held back until the minimum is placed.
     mixes_extras: bool = False
+    # It may read the annotations of a gang: those of the set that change are told at once.
+    reads_annotations: bool = False
 
 
 class SetAsk(Value):

@@ -54,7 +54,14 @@ _YOUNG = {
 
 class KaiBackend:
     name = KAI
-    can = Can(gang=True, several_groups=True, minimum_below_count=True, required_topology=True, preferred_topology=True)
+    can = Can(
+        gang=True,
+        several_groups=True,
+        minimum_below_count=True,
+        required_topology=True,
+        preferred_topology=True,
+        reads_annotations=True,
+    )
     mirrors: tuple[Resource[Mirror], ...] = (KAI_PODGROUPS,)
     queues: tuple[Resource[Mirror], ...] = (KAI_QUEUES,)
     # KAI's own grouper knows PodGangs, and would make PodGroups of them in its way.

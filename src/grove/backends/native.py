@@ -35,6 +35,8 @@ class PlainBackend:
             minimum_below_count=reads_gangs,
             required_topology=reads_gangs,
             preferred_topology=reads_gangs,
+            # What others read is theirs to know.
+            reads_annotations=reads_gangs or name != DEFAULT_SCHEDULER,
         )
 
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:

@@ -35,7 +35,12 @@ _YOUNG = {
 class VolcanoBackend:
     name = VOLCANO
     can = Can(
-        gang=True, several_groups=True, minimum_below_count=True, required_topology=False, preferred_topology=False
+        gang=True,
+        several_groups=True,
+        minimum_below_count=True,
+        required_topology=False,
+        preferred_topology=False,
+        reads_annotations=True,
     )
     mirrors: tuple[Resource[Mirror], ...] = (VOLCANO_PODGROUPS,)
     queues: tuple[Resource[Mirror], ...] = (VOLCANO_QUEUES,)

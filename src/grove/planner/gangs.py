@@ -1,5 +1,7 @@
 """PodGangs as their schedulers should see them: podgroups, minima, the names of their pods, and their topology."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from grove.api import labels
@@ -103,9 +105,12 @@ def plan_gang_object(
     is_other = context.generation_hash != context.newest_generation_hash
     if gang.is_base and (takes_revision or (is_untold and is_other)):
         own[labels.GENERATION_HASH] = context.generation_hash
-    patch = {**_metadata_patch(context, current, own), **_spec_patch(current.spec, spec)}
-    if not patch:
+    changed = {**_metadata_patch(context, current, own), **_spec_patch(current.spec, spec)}
+    touched = _untold(mirrored(context.annotations), current.metadata.annotations)
+    # Whoever touches an annotation of a large set does not mean to write all its gangs anew.
+    if not (changed or (touched and context.backend.can.reads_annotations)):
         return None
+    patch = _with_annotations(changed, touched)
     return Patch(
         resource=PODGANGS,
         namespace=context.namespace,
@@ -118,20 +123,27 @@ def plan_gang_object(
 
 
 def _metadata_patch(context: SetContext, current: PodGang, own: dict[str, str]) -> JsonObject:
-    """Labels of its own, and those and annotations of the set, that the gang does not show yet. Others' stay."""
-    pairs: dict[str, tuple[dict[str, str | None], dict[str, str]]] = {
+    """Labels of its own and of the set, and annotations of its own, that the gang does not show yet. Others' stay."""
+    pairs: dict[str, tuple[Mapping[str, str | None], dict[str, str]]] = {
         "labels": ({**mirrored(context.labels), **own}, current.metadata.labels),
         "annotations": (
-            {**mirrored(context.annotations), **context.backend.gang_annotations, **_topology_name(context)},
+            {**context.backend.gang_annotations, **_topology_name(context)},
             current.metadata.annotations,
         ),
     }
-    changed = {
-        field: {key: value for key, value in wanted.items() if known.get(key) != value}
-        for field, (wanted, known) in pairs.items()
-    }
-    shown = {field: values for field, values in changed.items() if values}
+    shown = {field: values for field, (wanted, known) in pairs.items() if (values := _untold(wanted, known))}
     return {"metadata": shown} if shown else {}
+
+
+def _with_annotations(patch: JsonObject, annotations: Mapping[str, str | None]) -> JsonObject:
+    if not annotations:
+        return patch
+    metadata = patch.get("metadata", {})
+    return {**patch, "metadata": {**metadata, "annotations": {**annotations, **metadata.get("annotations", {})}}}
+
+
+def _untold(wanted: Mapping[str, str | None], known: Mapping[str, str]) -> dict[str, str | None]:
+    return {key: value for key, value in wanted.items() if known.get(key) != value}
 
 
 def _topology_name(context: SetContext) -> dict[str, str | None]:
