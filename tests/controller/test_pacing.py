@@ -2,18 +2,19 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from grove.api.meta import Uid
 from grove.api.resources import PODCLIQUES
-from grove.controller.pacing import COUNTS_PER_SECOND, StatusPacer
-from grove.planner.actions import StatusWrite, Urgency
+from grove.controller.pacing import COUNTS_PER_SECOND, NEWS_PATIENCE, StatusPacer
+from grove.planner.actions import WHOLE_SET, StatusWrite, Urgency
 from tests.dsl import NOW, at
 
 SET, OTHER = Uid("set"), Uid("other")
 
 
-def status(uid: str, *, urgent: bool = False, ready: int = 1) -> StatusWrite:
+def status(uid: str, *, urgent: bool = False, ready: int = 1, part: int = 0) -> StatusWrite:
     return StatusWrite(
         resource=PODCLIQUES,
         namespace="default",
@@ -22,6 +23,7 @@ def status(uid: str, *, urgent: bool = False, ready: int = 1) -> StatusWrite:
         resource_version="1",
         patch={"readyReplicas": ready},
         urgency=Urgency.NEWS if urgent else Urgency.COUNT,
+        part=part,
     )
 
 
@@ -92,3 +94,37 @@ def test_many_counts_wait_longer_than_a_few() -> None:
     assert one.wake_at(SET) == NOW + timedelta(seconds=5)
     assert one.choose(SET, statuses, NOW + timedelta(seconds=4)) == []
     assert one.choose(SET, statuses, NOW + timedelta(seconds=5)) == statuses
+
+
+def test_good_news_waits_while_most_of_a_large_set_is_under_way() -> None:
+    one = pacer()
+    counts = [status(str(number)) for number in range(COUNTS_PER_SECOND + 1)]
+    news = status("news", urgent=True)
+    assert one.choose(SET, [*counts, news], NOW) == []
+    assert one.choose(SET, [*counts, news], NOW + timedelta(seconds=0.5)) == []
+    assert one.choose(SET, [*counts[:-1], news], NOW + timedelta(seconds=0.6)) == [news]
+
+
+def test_no_news_waits_longer_than_its_patience() -> None:
+    one = pacer()
+    counts = [status(str(number)) for number in range(100 * COUNTS_PER_SECOND)]
+    news = status("news", urgent=True)
+    one.choose(SET, [*counts, news], NOW)
+    assert one.wake_at(SET) == NOW + NEWS_PATIENCE
+    assert one.choose(SET, [*counts, news], NOW + NEWS_PATIENCE) == [news]
+
+
+def test_the_status_of_the_set_itself_waits_a_second_at_most() -> None:
+    one = pacer()
+    counts = [status(str(number)) for number in range(5 * COUNTS_PER_SECOND)]
+    own = status("own", part=WHOLE_SET)
+    assert one.choose(SET, [*counts, own], NOW) == []
+    assert one.wake_at(SET) == at(1)
+    assert one.choose(SET, [*counts, own], at(1)) == [own]
+
+
+def test_a_fact_never_waits() -> None:
+    one = pacer()
+    counts = [status(str(number)) for number in range(5 * COUNTS_PER_SECOND)]
+    fact = msgspec.structs.replace(status("fact"), urgency=Urgency.FACT)
+    assert one.choose(SET, [*counts, fact], NOW) == [fact]

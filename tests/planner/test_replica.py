@@ -5,7 +5,7 @@ import pytest
 from grove.api import labels
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
 from grove.planner.actions import FreshLook
-from grove.planner.plan import plan
+from grove.planner.plan import FEW_BUILDS, plan
 from tests.dsl import (
     NOW,
     SECOND,
@@ -48,7 +48,7 @@ class TestFromNothing:
         ]
         assert [kind for kind in kinds if kind] == [
             ["controllerrevisions"],
-            ["services", "podcliquescalinggroups", "podcliques"],
+            ["podcliquescalinggroups", "podcliques", "services"],
             ["podcliques"] * 4,
             ["podgangs"] * 2 + ["pods"] * 6,
         ]
@@ -69,14 +69,17 @@ class TestFromNothing:
 
     def test_members_wait_for_their_group_and_pods_for_all_cliques_of_their_gang(self) -> None:
         first = plan(snapshot(appendix_a()), NOW)
-        assert touched(first) == ["p-0", "p-0-g", "p-0-a"]
+        assert touched(first) == ["p-0-g", "p-0-a", "p-0"]
         a = clique(name="p-0-a", replicas=2)
         seen = replica(a, groups=(group("p-0-g", "b", "c", replicas=2),), services=(service(),))
         assert touched(plan(snapshot(appendix_a(), seen), NOW)) == ["p-0-g-0-b", "p-0-g-0-c", "p-0-g-1-b", "p-0-g-1-c"]
 
     def test_replicas_have_chains_of_their_own(self) -> None:
         chains = plan(snapshot(appendix_a(replicas=3)), NOW).chains
-        assert [(chain.key, chain.part) for chain in chains] == [("p-0", 0), ("p-1", 1), ("p-2", 2)]
+        assert [(chain.key, chain.part) for chain in chains] == [
+            *((f"p-{i}", i) for i in range(3)),
+            *((f"p-{i}/gates", i) for i in range(3)),
+        ]
 
     def test_a_set_of_no_replicas_gets_nothing(self) -> None:
         world = settled(World(pcs(replicas=0)))
@@ -203,7 +206,7 @@ class TestRepair:
         world = settled(World(pcs()))
         world.edit(SERVICES, "p-0", {"spec": {"publishNotReadyAddresses": False, "selector": {"extra": "x"}}})
         assert lines_of(world) == [
-            "p-0 0: patch services/p-0 (the service is not as the set's headlessServiceConfig says)"
+            "p-0/service 0: patch services/p-0 (the service is not as the set's headlessServiceConfig says)"
         ]
         run_to_rest(world)
         assert world.json(SERVICES, "p-0")["spec"] == {
@@ -241,7 +244,7 @@ class TestARefusedObject:
     def test_holds_up_no_other_replica(self) -> None:
         seen = replica(services=(service(),), failures=(failure("podcliques/p-0-a"),))
         decided = plan(snapshot(pcs(role("a"), replicas=2), seen), NOW)
-        assert {chain.key for chain in decided.chains} == {"p-1"}
+        assert {chain.key for chain in decided.chains} == {"p-1", "p-1/gates"}
 
     def test_that_exists_by_now_is_forgotten(self) -> None:
         a = clique(pod(0))
@@ -282,7 +285,11 @@ class TestGatesInAPlan:
 
     @pytest.mark.parametrize(
         ("seconds", "keys"),
-        [(0, ["p-1", "p-0/gates"]), (9.9, ["p-1", "p-0/gates"]), (10, ["p-0/gates", "p-1"])],
+        [
+            (0, ["p-1", "p-0/gates", "p-1/gates"]),
+            (9.9, ["p-1", "p-0/gates", "p-1/gates"]),
+            (10, ["p-0/gates", "p-1", "p-1/gates"]),
+        ],
     )
     def test_what_is_not_built_yet_comes_first_but_nobody_waits_long_for_it(
         self, seconds: float, keys: list[str]
@@ -292,3 +299,35 @@ class TestGatesInAPlan:
         decided = plan(seen, at(seconds))
         assert [chain.key for chain in decided.chains] == keys
         assert decided.wake_at == (at(10) if seconds < 10 else None)
+
+    @pytest.mark.parametrize(("missing", "is_open"), [(FEW_BUILDS, True), (FEW_BUILDS + 1, False)])
+    def test_while_much_is_to_be_built_no_gate_opens_and_no_service_is_made(self, missing: int, is_open: bool) -> None:
+        a = clique(gated(0))
+        first = replica(a, gangs=(gang(a),), services=(service(),))
+        others = (replica(index=i) for i in range(1, missing + 1))
+        decided = plan(snapshot(pcs(replicas=missing + 1), first, *others), NOW)
+        keys = [chain.key for chain in decided.chains]
+        assert keys[:missing] == [f"p-{i}" for i in range(1, missing + 1)]
+        assert keys[missing:] == ([f"p-{i}/gates" for i in range(missing + 1)] if is_open else [])
+        assert decided.wake_at == at(10)
+
+    def test_pods_can_find_each_other_before_they_start(self) -> None:
+        a = clique(gated(0))
+        decided = plan(snapshot(pcs(), replica(a, gangs=(gang(a),))), NOW)
+        lines = [line.partition(" (")[0] for line in told(decided)]
+        (name,) = (one.metadata.name for one in a.active)
+        assert lines == ["p-0/gates 0: create services/p-0", f"p-0/gates 1: patch pods/{name}"]
+
+    def test_without_a_service_nothing_starts(self) -> None:
+        a = clique(gated(0))
+        refused = replica(a, gangs=(gang(a),), failures=(failure("services/p-0"),))
+        decided = plan(snapshot(pcs(), refused), NOW)
+        assert (decided.chains, decided.wake_at) == ((), at(5))
+        assert [(finding.about, finding.message) for finding in decided.findings] == [
+            ("services/p-0", "exceeded quota")
+        ]
+
+    def test_a_gang_that_runs_is_repaired_also_while_somebody_deleted_its_service(self) -> None:
+        a = clique(pod(0), gated(1), replicas=2)
+        decided = plan(snapshot(pcs(role("a", 2)), replica(a, gangs=(gang(a),))), NOW)
+        assert [chain.key for chain in decided.chains] == ["p-0/service", "p-0/gates"]

@@ -21,6 +21,7 @@ from grove.controller.unanswered import Unanswered, UnansweredWrites, unguarded
 from grove.kube.client import Client
 from grove.kube.errors import ApiError, ConnectionLost
 from grove.planner.actions import (
+    WHOLE_SET,
     Action,
     Chain,
     Create,
@@ -157,7 +158,7 @@ def _as_chain(status: StatusWrite) -> Chain:
         subresource="status",
         reason="status follows what was observed",
     )
-    return Chain(key=_key_of(status), part=-1, stages=((patch,),))
+    return Chain(key=_key_of(status), part=WHOLE_SET, stages=((patch,),))
 
 
 class _Run:

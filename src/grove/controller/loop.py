@@ -15,7 +15,7 @@ from grove.controller.pacing import StatusPacer
 from grove.controller.queue import KeyQueue
 from grove.controller.settings import Settings
 from grove.kube.errors import ApiError
-from grove.planner.actions import FreshLook, Plan, StatusWrite, Urgency, earliest
+from grove.planner.actions import WHOLE_SET, FreshLook, Plan, StatusWrite, Urgency, earliest
 from grove.planner.memo import Memo
 from grove.planner.plan import plan
 
@@ -144,4 +144,10 @@ class Loop:
 
 
 def _facts_of(decided: Plan) -> list[StatusWrite]:
-    return [status for status in decided.statuses if status.urgency is Urgency.FACT]
+    """Facts that an act of this plan may rest on, or whose evidence it may destroy; others can be told after it."""
+    acting = {chain.part for chain in decided.chains}
+    return [
+        status
+        for status in decided.statuses
+        if status.urgency is Urgency.FACT and (WHOLE_SET in acting or status.part in (WHOLE_SET, *acting))
+    ]

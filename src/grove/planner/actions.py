@@ -113,12 +113,16 @@ class Rank(IntEnum):
     # What goes makes room, and whoever has waited long enough waits no longer.
     FIRST = 0
     BUILD = 1
-    # An opened gate sets scheduler and kubelets to work, which compete with the creates for the same server.
+    # A Service and an opened gate set others to work, on the same server that the remaining creates need.
     GATES = 2
 
 
+# The part of whatever is about no replica of the set in particular.
+WHOLE_SET = -1
+
+
 class Chain(Part):
-    """Stages in order; a failing stage ends its own chain and no other. `part` is the set replica, -1: the set."""
+    """Stages in order; a failing stage ends its own chain and no other. `part` is the set replica."""
 
     key: str
     part: int
@@ -136,7 +140,7 @@ class Urgency(StrEnum):
 
 
 class StatusWrite(Part):
-    """A new status, as the smallest patch. `part` is the set replica it tells about, -1: the set."""
+    """A new status, as the smallest patch. `part` is the set replica it tells about."""
 
     resource: Resource[Any]
     namespace: str
@@ -145,7 +149,7 @@ class StatusWrite(Part):
     resource_version: str
     patch: JsonObject
     urgency: Urgency
-    part: int = -1
+    part: int = WHOLE_SET
     on_success: tuple[Emit, ...] = ()
 
 

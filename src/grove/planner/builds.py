@@ -63,6 +63,9 @@ class Retries:
             for failure in waiting
         )
 
+    def allowed(self, stage: Stage) -> Stage:
+        return tuple(action for action in stage if not isinstance(action, Create) or self.allow(action.failure_key))
+
     def allow(self, key: str) -> bool:
         due = self._due.get(key)
         return due is None or due <= self._now
@@ -83,7 +86,7 @@ def plan_builds(
     roll: ReplicaRoll,
     now: datetime,
 ) -> tuple[Stage, ...]:
-    objects = (*_plan_service(context, replica), *_plan_groups(context, replica, blueprint))
+    groups = tuple(_plan_groups(context, replica, blueprint))
     cliques = tuple(a for state in states for a in _plan_cliques(context, replica, recreations, state, role.restarts))
     templates = {
         clique.name: action
@@ -99,20 +102,20 @@ def plan_builds(
             context, replica, recreations, state, restarts=role.restarts, takes_revision=is_taking_over
         )
     )
-    allowed = [
-        tuple(action for action in stage if not isinstance(action, Create) or retries.allow(action.failure_key))
-        for stage in (objects, (*cliques, *templates.values()), gangs)
-    ]
     # A pod is made of what its clique says: one that is about to say something else makes none now.
     changing = frozenset(templates)
     return (
         (*plan_old_finalizers(replica), *_plan_strangers(context, replica, blueprint)),
-        *allowed,
+        *(retries.allowed(stage) for stage in (groups, (*cliques, *templates.values()), gangs)),
         *_plan_mirrors(states, retries),
         tuple(action for state in states for action in _plan_surplus(state, now)),
         *(stage for state in states for stage in _plan_new_pods(context, state, retries, changing, now)),
         tuple(action for state in states for action in _plan_ended(context, state, retries, changing, now)),
     )
+
+
+def plan_service(context: SetContext, replica: ReplicaView, retries: Retries) -> Stage:
+    return retries.allowed(tuple(_plan_service(context, replica)))
 
 
 def _plan_service(context: SetContext, replica: ReplicaView) -> Iterable[Action]:

@@ -18,7 +18,7 @@ from grove.api.resources import (
     SERVICES,
     Resource,
 )
-from grove.planner.actions import Chain, DeleteMany, Patch, Stage, chain
+from grove.planner.actions import WHOLE_SET, Chain, DeleteMany, Patch, Stage, chain
 from grove.planner.snapshot import SetContext, Snapshot
 from grove.planner.views import ReplicaView
 
@@ -28,7 +28,9 @@ def plan_finalizer(pcs: PodCliqueSet) -> tuple[Chain, ...]:
     if labels.SET_FINALIZER in pcs.metadata.finalizers:
         return ()
     return chain(
-        "set", -1, (_patch_finalizers(pcs, (*pcs.metadata.finalizers, labels.SET_FINALIZER), "guards its children"),)
+        "set",
+        WHOLE_SET,
+        (_patch_finalizers(pcs, (*pcs.metadata.finalizers, labels.SET_FINALIZER), "guards its children"),),
     )
 
 
@@ -40,8 +42,8 @@ def plan_deletion(snapshot: Snapshot) -> tuple[Chain, ...]:
     let_go: Stage = (_patch_finalizers(pcs, kept, "all its children were deleted"),)
     old = tuple(patch for replica in snapshot.replicas for patch in plan_old_finalizers(replica))
     if "orphan" in pcs.metadata.finalizers:
-        return chain("set", -1, old, let_go)
-    return chain("set", -1, _pods(context, snapshot.replicas), old, _children(snapshot), let_go)
+        return chain("set", WHOLE_SET, old, let_go)
+    return chain("set", WHOLE_SET, _pods(context, snapshot.replicas), old, _children(snapshot), let_go)
 
 
 def plan_old_finalizers(replica: ReplicaView) -> Stage:

@@ -6,7 +6,7 @@ from itertools import islice
 import msgspec
 
 from grove.api.reasons import FindingReason
-from grove.planner.actions import Chain, Finding, Plan, StatusWrite, earliest
+from grove.planner.actions import Chain, Finding, Plan, Rank, StatusWrite, earliest
 from grove.planner.builds import Retries
 from grove.planner.deletion import plan_deletion, plan_finalizer
 from grove.planner.memo import Memo
@@ -17,6 +17,9 @@ from grove.planner.snapshot import Snapshot
 from grove.planner.strays import plan_strays
 from grove.planner.training import Course, is_finished, judge
 from grove.planner.training_end import plan_failing
+
+# So many replicas are built beside everything else.
+FEW_BUILDS = 8
 
 
 def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
@@ -55,7 +58,7 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
         return Plan(statuses=tuple(map(_quietly, told)))
     chains = (*revisions, *(c for replica in replicas for c in replica.chains), *plan_strays(snapshot))
     return Plan(
-        chains=tuple(sorted(chains, key=lambda chain: chain.rank)),
+        chains=_in_order(chains),
         statuses=(*(s for replica in replicas for s in replica.statuses), *((status,) if status else ())),
         looks=tuple(look for replica in replicas for look in replica.looks),
         findings=(*(finding for replica in replicas for finding in replica.findings), *retries.findings),
@@ -63,6 +66,13 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
             retries.wake_at, course.wake_at if course else None, *(replica.wake_at for replica in replicas)
         ),
     )
+
+
+def _in_order(chains: tuple[Chain, ...]) -> tuple[Chain, ...]:
+    """By rank. What sets others to work is left out while there is much to build: the next plan comes soon."""
+    is_building = sum(chain.rank is Rank.BUILD for chain in chains) > FEW_BUILDS
+    kept = [chain for chain in chains if chain.rank <= Rank.BUILD] if is_building else chains
+    return tuple(sorted(kept, key=lambda chain: chain.rank))
 
 
 def _quietly(status: StatusWrite) -> StatusWrite:

@@ -29,7 +29,7 @@ from grove.planner.actions import (
 )
 from grove.planner.availability import is_available
 from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint, draw_replica
-from grove.planner.builds import Retries, plan_builds
+from grove.planner.builds import Retries, plan_builds, plan_service
 from grove.planner.deletion import plan_old_finalizers
 from grove.planner.domains import Homes
 from grove.planner.gang_gates import extras_wake, gate_findings, gates_of
@@ -166,13 +166,12 @@ def plan_replica(
         for gate in waiting
         for patch in plan_gates(gate.gang, gate.cliques, gate.verdict, extras=gate.extras, homes=homes)
     )
-    patience_ends_at = gate_patience(clique for state in states for clique in state.views) if gates else None
+    opening = _plan_opening(context, replica, states, gates, retries, now)
     deletes, old_gone_at = (
         plan_restart_deletes(context, replica, blueprint, recreations, now)
         if context.is_training
         else (plan_recreation_deletes(context, replica, blueprint, recreations), None)
     )
-    gates_rank = Rank.FIRST if patience_ends_at is not None and patience_ends_at <= now else Rank.GATES
     intents = restart or terminations.intents or plan_update_intents(context, replica, blueprint, roll)
     if intents:
         # Recorded alone: what is about to go is not repaired any more.
@@ -184,7 +183,7 @@ def plan_replica(
         chains = (
             *chain(f"{base_name}/update", replica.index, plan_update_deletes(replica, roll), rank=Rank.FIRST),
             *chain(f"{base_name}/recreation", replica.index, *deletes, rank=Rank.FIRST),
-            *chain(f"{base_name}/gates", replica.index, gates, rank=gates_rank),
+            *opening.chains,
             *removals.chains,
             # A counted restart comes as soon as there is a gang to record it on: until then no pod is replaced.
             *chain(base_name, replica.index, *(_without_pods(builds) if is_counted else builds)),
@@ -210,7 +209,7 @@ def plan_replica(
             roll.wake_at,
             fresh.wake_at,
             old_gone_at,
-            patience_ends_at if gates_rank is Rank.GATES else None,
+            opening.wake_at,
             extras_wake(context, states, waiting, now),
             *(wake_of(state, now) for state in states),
         ),
@@ -231,6 +230,42 @@ def plan_replica(
         group_count=len(blueprint.groups),
         run=run_of(replica, blueprint, recreations, due) if context.is_training else None,
     )
+
+
+class _Opening(msgspec.Struct, frozen=True, kw_only=True):
+    chains: tuple[Chain, ...]
+    # When it stands back no longer.
+    wake_at: datetime | None
+
+
+def _plan_opening(
+    context: SetContext,
+    replica: ReplicaView,
+    states: tuple[GangState, ...],
+    gates: Stage,
+    retries: Retries,
+    now: datetime,
+) -> _Opening:
+    """The gates that open, and first the service by which the pods behind them find each other."""
+    name = names.replica_name(context.name, replica.index)
+    views = [view for state in states for view in state.views]
+    service = plan_service(context, replica, retries)
+    is_running = any(view.placed_count for view in views)
+    if not (service or is_running or name in replica.services):
+        # It was refused and is tried again later: until then nothing starts.
+        gates = ()
+    patience_ends_at = gate_patience(views) if gates or service else None
+    is_late = patience_ends_at is not None and patience_ends_at <= now
+    rank = Rank.FIRST if is_late else Rank.GATES
+    if is_running:
+        # Pods that run miss it now, and those that join them need not wait for it.
+        chains = (
+            *chain(f"{name}/service", replica.index, service),
+            *chain(f"{name}/gates", replica.index, gates, rank=rank),
+        )
+    else:
+        chains = chain(f"{name}/gates", replica.index, service, gates, rank=rank)
+    return _Opening(chains=chains, wake_at=None if is_late else patience_ends_at)
 
 
 def _refused_wait(states: tuple[GangState, ...], failures: tuple[Failure, ...]) -> Wait | None:

@@ -28,7 +28,7 @@ from grove.api.resources import Resource
 from grove.api.scalinggroup import ScalingGroupStatus
 from grove.api.times import ceil_second, wire_time
 from grove.api.topologybinding import TopologyBindingStatus
-from grove.planner.actions import Emit, Severity, StatusWrite, Subject, Urgency, subject_of
+from grove.planner.actions import WHOLE_SET, Emit, Severity, StatusWrite, Subject, Urgency, subject_of
 from grove.planner.availability import (
     Verdict,
 )
@@ -110,7 +110,7 @@ def write_status(
 
 def _part_of(metadata: ObjectMeta) -> int:
     index = metadata.labels.get(labels.SET_REPLICA_INDEX, "")
-    return int(index) if index.isdecimal() else -1
+    return int(index) if index.isdecimal() else WHOLE_SET
 
 
 # Conditions that a user should hear of when they appear or change their words.

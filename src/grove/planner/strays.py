@@ -7,7 +7,7 @@ nobody asks for: their replica was scaled in while no operator was there to see 
 from collections.abc import Iterator
 
 from grove.api.resources import PODGANGS
-from grove.planner.actions import Chain, chain, delete_object
+from grove.planner.actions import WHOLE_SET, Chain, chain, delete_object
 from grove.planner.blueprint import draw_replica
 from grove.planner.snapshot import Snapshot
 
@@ -18,7 +18,7 @@ def plan_strays(snapshot: Snapshot) -> tuple[Chain, ...]:
     wanted = frozenset(_wanted_gangs(snapshot))
     return chain(
         "strays",
-        -1,
+        WHOLE_SET,
         tuple(
             delete_object(PODGANGS, gang.metadata, "left by an older version, and no replica asks for it")
             for gang in snapshot.strays

@@ -17,6 +17,7 @@ from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import KAI_TOPOLOGIES, TOPOLOGY_BINDINGS, Resource
 from grove.api.topologybinding import ClusterTopologyBinding, SchedulerTopologyStatus, TopologyBindingStatus
 from grove.planner.actions import (
+    WHOLE_SET,
     Create,
     Emit,
     Failure,
@@ -82,7 +83,7 @@ def plan_binding(
     retries = Retries(failures, now)
     write = _status(binding, judged, now)
     return Plan(
-        chains=tuple(c for one in judged for c in chain(one.status.scheduler_name, -1, *_allowed(one, retries))),
+        chains=tuple(c for one in judged for c in chain(one.status.scheduler_name, WHOLE_SET, *_allowed(one, retries))),
         statuses=(write,) if write else (),
         wake_at=retries.wake_at,
     )

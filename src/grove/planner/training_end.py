@@ -9,7 +9,7 @@ from grove.api import labels
 from grove.api.pod import Pod
 from grove.api.podcliqueset import SetPhase
 from grove.api.resources import PODS
-from grove.planner.actions import DeleteMany, Plan, Rank, chain, earliest
+from grove.planner.actions import WHOLE_SET, DeleteMany, Plan, Rank, chain, earliest
 from grove.planner.rollout.clique_level import gone_at
 from grove.planner.set_status import course_write
 from grove.planner.snapshot import Snapshot
@@ -37,7 +37,7 @@ def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
             uids=tuple(pod.metadata.uid for pod in left),
             reason=f"the set failed: {failure.message}",
         )
-        return Plan(chains=chain("failed", -1, (delete,), rank=Rank.FIRST))
+        return Plan(chains=chain("failed", WHOLE_SET, (delete,), rank=Rank.FIRST))
     if leaving:
         return Plan(wake_at=earliest(*leaving))
     return Plan(statuses=course_write(snapshot.pcs, msgspec.structs.replace(status, phase=SetPhase.FAILED)))

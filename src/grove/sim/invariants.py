@@ -55,6 +55,8 @@ class Invariants:
         # Gangs of which somebody else deleted a part: the operator did not, so nothing was torn down.
         self._disturbed_at: dict[tuple[str, str], datetime] = {}
         self._owners: dict[Uid, None] = {}
+        # Those that ever were: somebody may take one away at any moment.
+        self._services: set[tuple[str, str]] = set()
         self._groups: dict[Uid, PodCliqueScalingGroup] = {}
         self._terminations = TerminationRules()
         self._gone: list[tuple[datetime, HasMetadata]] = []
@@ -105,6 +107,8 @@ class Invariants:
                 self._observe_group(change, _decode(change.entry.obj, PodCliqueScalingGroup))
             case "controllerrevisions":
                 self._observe_revision(change, _decode(change.entry.obj, ControllerRevision))
+            case "services":
+                self._services.add((change.entry.obj["metadata"]["namespace"], change.entry.obj["metadata"]["name"]))
             case _:
                 return
 
@@ -361,6 +365,9 @@ class Invariants:
         gang = self._undisturbed(pod.metadata.namespace, pod.metadata.labels.get(labels.PODGANG, ""))
         if gang is None or self._has_started(gang, pod):
             return None
+        is_base = labels.BASE_PODGANG not in pod.metadata.labels
+        if is_base and (gang.metadata.namespace, gang.metadata.name) not in self._services:
+            return f"ungated although service {gang.metadata.name} never was"
         if not self._is_at_minimum(gang, self._existing):
             return f"ungated although gang {gang.metadata.name} never had its minimum"
         if self.is_nothing_refused and not self._is_whole(gang):

@@ -25,7 +25,7 @@ from grove.api.revision import (
     with_templates,
 )
 from grove.api.template_hash import canonical_template, template_hash
-from grove.planner.actions import Action, Chain, Create, Patch, Rank, chain, delete_object
+from grove.planner.actions import WHOLE_SET, Action, Chain, Create, Patch, Rank, chain, delete_object
 from grove.planner.builds import Retries
 from grove.planner.objects import build_owner
 from grove.planner.rollout.replica_level import Role
@@ -136,14 +136,14 @@ def plan_revisions(snapshot: Snapshot, targets: Targets, retries: Retries) -> tu
     """Store what is asked for now, give it the highest number, and drop what nobody needs."""
     if targets.wanted is None:
         create = _create(snapshot, targets)
-        return chain("revision", -1, (create,) if retries.allow(create.failure_key) else (), rank=Rank.FIRST)
+        return chain("revision", WHOLE_SET, (create,) if retries.allow(create.failure_key) else (), rank=Rank.FIRST)
     highest = targets.revisions[-1]
     actions: list[Action] = []
     if targets.wanted is not highest:
         actions.append(_renumber(targets.wanted, highest.number + 1))
     if len(targets.revisions) > KEPT_REVISIONS + 1:
         actions += _prune(snapshot, targets)
-    return chain("revision", -1, tuple(actions), rank=Rank.FIRST)
+    return chain("revision", WHOLE_SET, tuple(actions), rank=Rank.FIRST)
 
 
 def _create(snapshot: Snapshot, targets: Targets) -> Create:
