@@ -145,9 +145,8 @@ class Loop:
 
 def _facts_of(decided: Plan) -> list[StatusWrite]:
     """Facts that an act of this plan may rest on, or whose evidence it may destroy; others can be told after it."""
+    facts = [status for status in decided.statuses if status.urgency is Urgency.FACT]
     acting = {chain.part for chain in decided.chains}
-    return [
-        status
-        for status in decided.statuses
-        if status.urgency is Urgency.FACT and (WHOLE_SET in acting or status.part in (WHOLE_SET, *acting))
-    ]
+    if WHOLE_SET in acting:
+        return facts
+    return [fact for fact in facts if fact.part == WHOLE_SET or fact.part in acting]
