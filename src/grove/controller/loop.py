@@ -87,12 +87,12 @@ class Loop:
             return
         known: list[Outcome] = []
         # A fact is written before the act that rests on it, or that destroys its evidence; one may lead to the next.
-        while facts := _facts_of(decided):
+        while facts := facts_first(decided):
             known.append(await self._executor.write_statuses(facts, lane=key))
             # What was written has new versions now, and the actions name the versions that they rest on.
             decided = await self._decide_on_fresh_facts(key, taken) or decided
             if known[-1].untold or len(known) == FACTS_IN_A_ROW:
-                facts = _facts_of(decided)
+                facts = facts_first(decided)
                 break
         # What could not be written down must not lose its evidence: that part waits.
         untold = {status.part for status in facts} | {part for told in known for part in told.untold}
@@ -143,7 +143,7 @@ class Loop:
         self._failures.forget_set(key)
 
 
-def _facts_of(decided: Plan) -> list[StatusWrite]:
+def facts_first(decided: Plan) -> list[StatusWrite]:
     """Facts that an act of this plan may rest on, or whose evidence it may destroy; others can be told after it."""
     facts = [status for status in decided.statuses if status.urgency is Urgency.FACT]
     acting = {chain.part for chain in decided.chains}
