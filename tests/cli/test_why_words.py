@@ -16,6 +16,8 @@ from grove.cli.why import why_rows
 from grove.errors import UserError
 from grove.sim.clock import run_virtual
 from grove.sim.world import OperatorFactory, World, grove_operator
+from tests.controller.test_visits import BROKEN, small_set
+from tests.sim.test_gate_rules import makes_a_service
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2, quota
 
 NEXT_PLACED = "Next: placed once the gang is complete and there is room: its minimum all at once, the rest one by one."
@@ -322,3 +324,16 @@ def test_what_cannot_be_explained_is_a_users_error(target: str, message: str) ->
 
     with pytest.raises(UserError, match=re.escape(message)):
         why(1, story)
+
+
+def test_a_service_that_cannot_be_made_is_what_the_gang_waits_for() -> None:
+    async def prepare(world: World) -> str:
+        world.operator.refuse(makes_a_service, BROKEN)
+        await world.apply(small_set("p"))
+        await world.clock.sleep(30)
+        return "pg/p-0"
+
+    assert why(2, prepare).splitlines() == [
+        "Service p-0, by which its pods find each other, does not exist yet.",
+        "Next: the operator opens their gate then, within seconds.",
+    ]

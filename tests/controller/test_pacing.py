@@ -128,3 +128,21 @@ def test_a_fact_never_waits() -> None:
     counts = [status(str(number)) for number in range(5 * COUNTS_PER_SECOND)]
     fact = msgspec.structs.replace(status("fact"), urgency=Urgency.FACT)
     assert one.choose(SET, [*counts, fact], NOW) == [fact]
+
+
+def test_a_status_whose_write_did_not_come_through_has_waited_already() -> None:
+    one = pacer()
+    one.choose(SET, [status("a"), status("b")], NOW)
+    assert one.choose(SET, [status("a"), status("b")], at(1)) == [status("a"), status("b")]
+    one.written(SET, [Uid("a")])
+    again = [status("a", ready=2), status("b")]
+    assert one.choose(SET, again, at(1.1)) == [status("b")]
+    assert one.wake_at(SET) == at(2.1)
+
+
+def test_what_must_not_be_cut_off_is_written_first() -> None:
+    one = pacer()
+    count, news, own = status("count"), status("news", urgent=True), status("own", part=WHOLE_SET)
+    fact = msgspec.structs.replace(status("fact"), urgency=Urgency.FACT)
+    one.choose(SET, [count, own], NOW)
+    assert one.choose(SET, [count, news, own, fact], at(1)) == [fact, own, news, count]

@@ -144,3 +144,20 @@ def test_what_cannot_be_written_down_holds_up_its_replica_and_no_other() -> None
             assert len(world.pods()) == 2
 
     run_virtual(story())
+
+
+def test_a_set_that_a_chart_calls_its_own_comes_to_rest() -> None:
+    """Its labels are shown on its gangs, but not those by which we find them."""
+
+    async def story() -> None:
+        async with World(nodes=2) as world:
+            manifest = small_set("p")
+            manifest["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm", "team": "blue"}
+            await world.apply(manifest)
+            await world.settle()
+            assert len(world.running_pods()) == 2
+            (gang,) = world.objects(PODGANGS)
+            found = [gang.metadata.labels[key] for key in ("app.kubernetes.io/managed-by", "team")]
+            assert found == ["grove-operator", "blue"]
+
+    run_virtual(story())

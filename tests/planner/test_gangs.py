@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from grove.api import labels
 from grove.api.meta import NamespacedName
 from grove.api.podgang import PodGang, PodGangSpec, PodGroup
 from grove.api.reasons import EventReason
@@ -201,3 +202,23 @@ def test_a_touched_annotation_comes_with_the_next_change() -> None:
     seen = msgspec.structs.replace(seen, context=build_context(TOUCHED, NO_READER))
     (patch,) = [action.patch for action in actions(plan(seen, NOW)) if isinstance(action, Patch)]
     assert (patch["metadata"], list(patch["spec"])) == ({"annotations": {"touched": "yes"}}, ["podgroups"])
+
+
+KAI_ONLY = Surroundings(backends=Backends(enabled=("kai-scheduler",), default="kai-scheduler"))
+
+
+@pytest.mark.parametrize("surroundings", [NO_READER, READER, KAI_ONLY], ids=["no-reader", "reader", "kai"])
+def test_what_is_ours_to_say_is_not_taken_from_the_set(surroundings: Surroundings) -> None:
+    observed = pcs(
+        role("a"),
+        labels={"kai.scheduler/queue": "q", labels.MANAGED_BY: "Helm", labels.PART_OF: "chart", labels.COMPONENT: "x"},
+        annotations={"kai.scheduler/skip-podgrouper": "false"},
+    )
+    known = build_context(observed, surroundings)
+    a = clique(pod(0))
+    made = build_gang(known, 0, draw_replica(known, 0, {}).base, spec={}, incarnation="1")["metadata"]
+    assert (made["labels"][labels.MANAGED_BY], made["labels"][labels.PART_OF]) == (labels.MANAGED_BY_VALUE, "p")
+    shown = gang(a, labels=made["labels"], annotations=made["annotations"])
+    seen = snapshot(observed, replica(a, gangs=(shown,), services=(service(),)))
+    seen = msgspec.structs.replace(seen, context=known)
+    assert [action for action in actions(plan(seen, NOW)) if action.resource is PODGANGS] == []

@@ -1,11 +1,14 @@
 """One set replica: what is made, repaired and kept apart, in which order."""
 
+import msgspec
 import pytest
 
 from grove.api import labels
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
+from grove.api.service import ServiceSpec
 from grove.planner.actions import FreshLook
 from grove.planner.plan import FEW_BUILDS, plan
+from grove.planner.views import CliqueView
 from tests.dsl import (
     NOW,
     SECOND,
@@ -324,10 +327,27 @@ class TestGatesInAPlan:
         decided = plan(snapshot(pcs(), refused), NOW)
         assert (decided.chains, decided.wake_at) == ((), at(5))
         assert [(finding.about, finding.message) for finding in decided.findings] == [
-            ("services/p-0", "exceeded quota")
+            ("podgang/p-0", "service p-0, by which its pods find each other, does not exist yet"),
+            ("services/p-0", "exceeded quota"),
         ]
 
-    def test_a_gang_that_runs_is_repaired_also_while_somebody_deleted_its_service(self) -> None:
-        a = clique(pod(0), gated(1), replicas=2)
-        decided = plan(snapshot(pcs(role("a", 2)), replica(a, gangs=(gang(a),))), NOW)
+    @pytest.mark.parametrize(
+        "a", [clique(pod(0), gated(1)), clique(gated(0), was_available=True)], ids=["one-is-left", "nothing-is-left"]
+    )
+    def test_what_ran_before_is_repaired_also_without_its_service(self, a: CliqueView) -> None:
+        observed = pcs(role("a", a.replicas))
+        decided = plan(snapshot(observed, replica(a, gangs=(gang(a),))), NOW)
         assert [chain.key for chain in decided.chains] == ["p-0/service", "p-0/gates"]
+        refused = replica(a, gangs=(gang(a),), failures=(failure("services/p-0"),))
+        assert [chain.key for chain in plan(snapshot(observed, refused), NOW).chains] == ["p-0/gates"]
+
+    def test_a_service_that_is_there_holds_nothing_up_when_it_is_set_right(self) -> None:
+        a = clique(gated(0))
+        other = msgspec.structs.replace(service(), spec=ServiceSpec(selector={"some": "others"}))
+        decided = plan(snapshot(pcs(), replica(a, gangs=(gang(a),), services=(other,))), NOW)
+        assert [(chain.key, len(chain.stages)) for chain in decided.chains] == [("p-0/service", 1), ("p-0/gates", 1)]
+
+    def test_facts_about_a_replica_come_before_its_acts_whatever_a_label_says(self) -> None:
+        a = clique(pod(0), labels={labels.PODGANG: "p-0", labels.SET_REPLICA_INDEX: "7", labels.INCARNATION: "1"})
+        decided = plan(snapshot(pcs(), replica(a, gangs=(gang(a),), services=(service(),))), NOW)
+        assert {status.part for status in decided.statuses if status.resource is PODCLIQUES} == {0}

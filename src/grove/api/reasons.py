@@ -213,6 +213,7 @@ class FindingReason(Documented):
     GANG_INCOMPLETE = "GangIncomplete", "some pods of the gang do not exist yet"
     BASE_SCHEDULED = "BaseGangScheduled", "every pod group of the base gang has its minimum on nodes"
     BASE_NOT_SCHEDULED = "BaseGangNotScheduled", "the base gang must be scheduled before a scaled gang may be"
+    NO_SERVICE = "NoService", "the service by which pods of a replica find each other does not exist yet"
     SCHEDULER_NOT_TOLD = "SchedulerNotTold", "what the scheduler reads of the gang is not written yet"
     NOT_OFFERED = "NotOffered", "something that the gang names is missing, such as a queue or a topology"
     EXTRAS_WAIT = "ExtrasWait", "pods above the minimum wait until the minimum, and that of scaled gangs, had its turn"

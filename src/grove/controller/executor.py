@@ -61,6 +61,8 @@ class Outcome:
         self.finished: list[str] = []
         # Parts of the set with a status that was not written.
         self.untold: frozenset[int] = frozenset()
+        # The objects whose status was written.
+        self.told: frozenset[Uid] = frozenset()
         self.write_count = 0
         self.is_cut_short = False
 
@@ -116,7 +118,8 @@ class Executor:
         outcome = await self.carry_out([_as_chain(status) for status in statuses], lane)
         done = frozenset(outcome.finished)
         outcome.emits += [emit for status in statuses if _key_of(status) in done for emit in status.on_success]
-        outcome.untold = frozenset(status.part for status in statuses if _key_of(status) not in done)
+        outcome.told = frozenset(status.uid for status in statuses if _key_of(status) in done)
+        outcome.untold = frozenset(status.part for status in statuses if status.uid not in outcome.told)
         return outcome
 
     async def look_together(self, looks: Sequence[FreshLook]) -> None:

@@ -103,6 +103,7 @@ class Loop:
         seen = self._decide(key) if outcome.write_count else decided
         statuses = self._pacer.choose(key, seen.statuses if seen else (), self._clock.now())
         told = await self._executor.write_statuses(statuses, lane=key)
+        self._pacer.written(key, told.told)
         wake_at = earliest((seen or decided).wake_at, self._pacer.wake_at(key))
         self._aftermath.settle(key, wake_at, (*known, outcome, told))
 

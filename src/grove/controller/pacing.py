@@ -4,10 +4,8 @@ While a large set is built, thousands of counts change at once: then they wait l
 telling about the work does not hold up the work. The set's own status is one write, and waits a second at most.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-
-import msgspec
 
 from grove.api.meta import Uid
 from grove.planner.actions import WHOLE_SET, StatusWrite, Urgency
@@ -18,43 +16,49 @@ COUNTS_PER_SECOND = 50
 NEWS_PATIENCE = timedelta(seconds=10)
 
 
-class _Wait(msgspec.Struct, frozen=True):
-    since: datetime
-    until: datetime
-
-
 class StatusPacer:
-    """Remembers since when each status of a set has been out of date."""
+    """Remembers since when each status of a set has been out of date, until it is written."""
 
     def __init__(self, settle: timedelta) -> None:
         self._settle = settle
-        self._waiting: dict[Uid, dict[Uid, _Wait]] = {}
+        self._since: dict[Uid, dict[Uid, datetime]] = {}
+        self._wake_at: dict[Uid, datetime] = {}
 
     def choose(self, key: Uid, statuses: Sequence[StatusWrite], now: datetime) -> list[StatusWrite]:
-        """The statuses to write now: facts, and those that waited long enough."""
-        known = self._waiting.get(key, {})
+        """The statuses to write now, those first that must not be cut off: facts, the set's own, news, counts."""
+        known = self._since.get(key, {})
+        since = {status.uid: known.get(status.uid, now) for status in statuses}
         patience = self._patience(statuses)
-        waiting: dict[Uid, _Wait] = {}
         chosen: list[StatusWrite] = []
+        waits: list[datetime] = []
         for status in statuses:
-            since = known[status.uid].since if status.uid in known else now
             longest = patience[status.urgency]
-            until = since + (min(self._settle, longest) if status.part == WHOLE_SET else longest)
+            until = since[status.uid] + (min(self._settle, longest) if status.part == WHOLE_SET else longest)
             if now >= until:
                 chosen.append(status)
             else:
-                waiting[status.uid] = _Wait(since=since, until=until)
-        if waiting:
-            self._waiting[key] = waiting
-        else:
-            self._waiting.pop(key, None)
-        return chosen
+                waits.append(until)
+        self.forget(key)
+        if since:
+            self._since[key] = since
+        if waits:
+            self._wake_at[key] = min(waits)
+        return sorted(chosen, key=_turn)
+
+    def written(self, key: Uid, uids: Iterable[Uid]) -> None:
+        """What changes from now on waits anew; a status whose write did not come through has waited already."""
+        since = self._since.get(key, {})
+        for uid in uids:
+            since.pop(uid, None)
+        if not since:
+            self._since.pop(key, None)
 
     def wake_at(self, key: Uid) -> datetime | None:
-        return min((wait.until for wait in self._waiting.get(key, {}).values()), default=None)
+        return self._wake_at.get(key)
 
     def forget(self, key: Uid) -> None:
-        self._waiting.pop(key, None)
+        self._since.pop(key, None)
+        self._wake_at.pop(key, None)
 
     def _patience(self, statuses: Sequence[StatusWrite]) -> dict[Urgency, timedelta]:
         is_crowd = sum(status.urgency is Urgency.COUNT for status in statuses) > COUNTS_PER_SECOND
@@ -63,3 +67,9 @@ class StatusPacer:
             Urgency.NEWS: NEWS_PATIENCE if is_crowd else timedelta(0),
             Urgency.COUNT: max(self._settle, timedelta(seconds=len(statuses) / COUNTS_PER_SECOND)),
         }
+
+
+def _turn(status: StatusWrite) -> int:
+    if status.urgency is Urgency.FACT:
+        return 0
+    return 1 if status.part == WHOLE_SET else 2 if status.urgency is Urgency.NEWS else 3

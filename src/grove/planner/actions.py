@@ -133,7 +133,7 @@ class Chain(Part):
 class Urgency(StrEnum):
     # Later decisions rest on it: written before anything else is done.
     FACT = "fact"
-    # All is well now: written at once, after what is to be done.
+    # All is well now: written after what is to be done, and when most of the set is not under way any more.
     NEWS = "news"
     # May wait a moment for the next change, so that ten of them become one write.
     COUNT = "count"

@@ -451,7 +451,8 @@ class Explainer:
         )
 
     def _own_gate(self, about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
-        found = self._finding(self._gang_of(pods[0]), FindingReason.EXTRAS_WAIT, FindingReason.SCHEDULER_NOT_TOLD)
+        reasons = (FindingReason.EXTRAS_WAIT, FindingReason.SCHEDULER_NOT_TOLD, FindingReason.NO_SERVICE)
+        found = self._finding(self._gang_of(pods[0]), *reasons)
         if found is None:
             return own_gate_sentences(about, pods)
         return (

@@ -11,7 +11,7 @@ from grove.api.reasons import EventReason
 from grove.api.resources import PODGANGS
 from grove.planner.actions import Create, Emit, Patch
 from grove.planner.blueprint import GangBlueprint
-from grove.planner.objects import build_gang, mirrored
+from grove.planner.objects import build_gang, shown_annotations, shown_labels
 from grove.planner.packing import TopologyParts, stored_parts, topology_parts
 from grove.planner.pods import CliquePods
 from grove.planner.snapshot import SetContext
@@ -106,7 +106,7 @@ def plan_gang_object(
     if gang.is_base and (takes_revision or (is_untold and is_other)):
         own[labels.GENERATION_HASH] = context.generation_hash
     changed = {**_metadata_patch(context, current, own), **_spec_patch(current.spec, spec)}
-    touched = _untold(mirrored(context.annotations), current.metadata.annotations)
+    touched = _untold(shown_annotations(context), current.metadata.annotations)
     # Whoever touches an annotation of a large set does not mean to write all its gangs anew.
     if not (changed or (touched and context.backend.can.reads_annotations)):
         return None
@@ -125,7 +125,7 @@ def plan_gang_object(
 def _metadata_patch(context: SetContext, current: PodGang, own: dict[str, str]) -> JsonObject:
     """Labels of its own and of the set, and annotations of its own, that the gang does not show yet. Others' stay."""
     pairs: dict[str, tuple[Mapping[str, str | None], dict[str, str]]] = {
-        "labels": ({**mirrored(context.labels), **own}, current.metadata.labels),
+        "labels": ({**shown_labels(context), **own}, current.metadata.labels),
         "annotations": (
             {**context.backend.gang_annotations, **_topology_name(context)},
             current.metadata.annotations,

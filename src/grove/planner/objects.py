@@ -192,7 +192,7 @@ def prepend_env(pod_spec: JsonObject, variables: list[JsonObject]) -> None:
 def build_gang_metadata(context: SetContext, replica_index: int, gang: GangBlueprint, incarnation: str) -> JsonObject:
     """A gang shows the set's own labels and annotations to schedulers, and ours on top."""
     gang_labels = {
-        **mirrored(context.labels),
+        **shown_labels(context),
         **labels.default_labels(context.name),
         labels.COMPONENT: labels.COMPONENT_GANG,
         labels.SET_REPLICA_INDEX: str(replica_index),
@@ -205,7 +205,7 @@ def build_gang_metadata(context: SetContext, replica_index: int, gang: GangBluep
         gang_labels[labels.GROUP] = gang.group
         gang_labels[labels.GROUP_REPLICA_INDEX] = str(gang.group_replica_index)
         gang_labels[labels.BASE_PODGANG] = gang.base_gang
-    annotations = {**mirrored(context.annotations), **context.backend.gang_annotations}
+    annotations = {**shown_annotations(context), **context.backend.gang_annotations}
     if context.topology.name:
         annotations[labels.TOPOLOGY_NAME] = context.topology.name
     return {"name": gang.name, "labels": gang_labels, "annotations": annotations}
@@ -218,14 +218,19 @@ def build_gang(
     return build_object(PODGANGS, metadata, context.subject, spec)
 
 
-def mirrored(mapping: dict[str, str]) -> dict[str, str]:
-    """What a gang shows of its set's labels or annotations: everything that is not ours."""
+def shown_labels(context: SetContext) -> dict[str, str]:
+    """What a gang shows of its set's labels: everything that is not ours to say."""
+    return _without_ours(context.labels, {*labels.default_labels(context.name), labels.COMPONENT})
+
+
+def shown_annotations(context: SetContext) -> dict[str, str]:
     # kubectl's bookkeeping is as large as the set itself and tells a scheduler nothing.
-    return {
-        k: v
-        for k, v in mapping.items()
-        if not k.startswith("grove.io/") and k != "kubectl.kubernetes.io/last-applied-configuration"
-    }
+    ours = {*context.backend.gang_annotations, "kubectl.kubernetes.io/last-applied-configuration"}
+    return _without_ours(context.annotations, ours)
+
+
+def _without_ours(mapping: dict[str, str], ours: set[str]) -> dict[str, str]:
+    return {key: value for key, value in mapping.items() if not key.startswith("grove.io/") and key not in ours}
 
 
 def build_service_spec(context: SetContext, replica_index: int) -> JsonObject:

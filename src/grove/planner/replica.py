@@ -46,6 +46,7 @@ from grove.planner.gates import gate_patience, plan_gates
 from grove.planner.group_removals import plan_group_replica_removals
 from grove.planner.packing import required_scopes
 from grove.planner.recreation import Recreations, plan_close, plan_recreation_deletes, recreation_findings
+from grove.planner.refusals import has_started
 from grove.planner.removal import is_marked, plan_replica_removal
 from grove.planner.rollout.acts import plan_update_deletes, plan_update_intents, update_findings
 from grove.planner.rollout.replica_level import (
@@ -199,6 +200,7 @@ def plan_replica(
             *recreation_findings(blueprint, recreations),
             *removals.findings,
             *gate_findings(waiting),
+            *opening.findings,
             *(finding for state in states for finding in mirror_findings(context, state)),
             *(f for s in states for f in refusal_findings(s)),
             *retries.findings,
@@ -234,6 +236,7 @@ def plan_replica(
 
 class _Opening(msgspec.Struct, frozen=True, kw_only=True):
     chains: tuple[Chain, ...]
+    findings: tuple[Finding, ...]
     # When it stands back no longer.
     wake_at: datetime | None
 
@@ -250,22 +253,29 @@ def _plan_opening(
     name = names.replica_name(context.name, replica.index)
     views = [view for state in states for view in state.views]
     service = plan_service(context, replica, retries)
-    is_running = any(view.placed_count for view in views)
-    if not (service or is_running or name in replica.services):
-        # It was refused and is tried again later: until then nothing starts.
+    # Only the first start waits for it: what ran before is repaired also without.
+    has_run = has_started(tuple(views)) or any(view.clique.status.was_available for view in views)
+    is_needed = not has_run and name not in replica.services
+    findings = (_no_service(name),) if is_needed and gates else ()
+    if is_needed and not service:
+        # It was refused and is tried again later.
         gates = ()
     patience_ends_at = gate_patience(views) if gates or service else None
     is_late = patience_ends_at is not None and patience_ends_at <= now
     rank = Rank.FIRST if is_late else Rank.GATES
-    if is_running:
-        # Pods that run miss it now, and those that join them need not wait for it.
+    if is_needed:
+        chains = chain(f"{name}/gates", replica.index, service, gates, rank=rank)
+    else:
         chains = (
             *chain(f"{name}/service", replica.index, service),
             *chain(f"{name}/gates", replica.index, gates, rank=rank),
         )
-    else:
-        chains = chain(f"{name}/gates", replica.index, service, gates, rank=rank)
-    return _Opening(chains=chains, wake_at=None if is_late else patience_ends_at)
+    return _Opening(chains=chains, findings=findings, wake_at=None if is_late else patience_ends_at)
+
+
+def _no_service(name: str) -> Finding:
+    message = f"service {name}, by which its pods find each other, does not exist yet"
+    return Finding(about=f"podgang/{name}", reason=FindingReason.NO_SERVICE, message=message)
 
 
 def _refused_wait(states: tuple[GangState, ...], failures: tuple[Failure, ...]) -> Wait | None:
@@ -340,13 +350,22 @@ def _plan_statuses(
         found += _old_statuses(context, replica, state, now)
         if state.gang is not None and not state.gang.metadata.is_leaving:
             health = gang_health(state.gang, state.views, state.clique_count, state.mirror.said)
-            found.append(gang_status(state.gang, health, now, state.mirror.said))
+            write = gang_status(state.gang, health, now, state.mirror.said)
+            if write is not None and context.is_training and write.urgency is Urgency.NEWS:
+                # When somebody deletes its only clique, nobody else knows that it ran.
+                write = msgspec.structs.replace(write, urgency=Urgency.FACT)
+            found.append(write)
     for group in blueprint.groups:
         current = replica.groups.get(group.name)
         if current is not None and not current.metadata.is_leaving:
             cliques = _group_cliques(context, replica, group)
             found.append(group_status(context, group.config, current, cliques, roll.groups.get(group.name), now))
-    return tuple(status for status in found if status is not None)
+    # Whatever a label says: they are about this replica, and come before what is done to it.
+    return tuple(
+        status if status.part == replica.index else msgspec.structs.replace(status, part=replica.index)
+        for status in found
+        if status is not None
+    )
 
 
 def _old_statuses(context: SetContext, replica: ReplicaView, state: GangState, now: datetime) -> Iterable[StatusWrite]:
