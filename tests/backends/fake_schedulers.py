@@ -141,7 +141,8 @@ class FakeScheduler:
             await self._bind(binding.pod, binding.node)
         self._reports.update((*decisions.unplaced, *refused))
         words = {one.gang: one.message for one in (*decisions.unplaced, *refused)}
-        for group in groups.values():
+        # Others come and go meanwhile.
+        for group in tuple(groups.values()):
             await self._tell(group, words.get(_name(group), ""))
 
     def _cluster(self) -> Cluster:
