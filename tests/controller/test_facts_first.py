@@ -1,31 +1,21 @@
 """Which facts are written before the acts of a plan, and which may be told after them."""
 
+import msgspec
 import pytest
 
-from grove.api.meta import Uid
-from grove.api.resources import PODCLIQUES
 from grove.controller.loop import facts_first
 from grove.planner.actions import WHOLE_SET, Chain, Plan, StatusWrite, Urgency
+from tests.controller.test_pacing import status
 
 
-def fact(part: int, urgency: Urgency = Urgency.FACT) -> StatusWrite:
-    name = f"{urgency} of {part}"
-    return StatusWrite(
-        resource=PODCLIQUES,
-        namespace="default",
-        name=name,
-        uid=Uid(name),
-        resource_version="1",
-        patch={},
-        urgency=urgency,
-        part=part,
-    )
+def fact(part: int) -> StatusWrite:
+    return msgspec.structs.replace(status(f"fact of {part}", part=part), urgency=Urgency.FACT)
 
 
 def parts_told_first(*acting: int) -> list[int]:
-    told = [fact(0), fact(1), fact(WHOLE_SET), fact(0, Urgency.NEWS), fact(1, Urgency.COUNT)]
+    told = [fact(0), fact(1), fact(WHOLE_SET), status("news", urgent=True, part=0), status("count", part=1)]
     chains = tuple(Chain(key=str(part), part=part, stages=()) for part in acting)
-    return [status.part for status in facts_first(Plan(chains=chains, statuses=tuple(told)))]
+    return [one.part for one in facts_first(Plan(chains=chains, statuses=tuple(told)))]
 
 
 @pytest.mark.parametrize(

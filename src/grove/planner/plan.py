@@ -18,7 +18,7 @@ from grove.planner.strays import plan_strays
 from grove.planner.training import Course, is_finished, judge
 from grove.planner.training_end import plan_failing
 
-# So many replicas are built beside everything else.
+# So many chains build something beside everything else; normally each is a replica.
 FEW_BUILDS = 8
 
 
