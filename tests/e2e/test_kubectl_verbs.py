@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.e2e import test_kubectl_verbs_making, test_kubectl_verbs_reading, test_kubectl_verbs_running
-from tests.e2e.kubectl_verbs import Both, Clusters
+from tests.e2e.kubectl_verbs import Both, Clusters, comparable
 from tests.e2e.kubectl_verbs_differences import DIFFERENCES
 
 pytestmark = pytest.mark.kube
@@ -165,3 +165,10 @@ def test_preferences_are_kept(both: Both) -> None:
     both("kuberc", "set", "--section=aliases", "--name=getn", "--command=get", "--prependarg=nodes")
     both("kuberc", "view")
     both("getn", "-o", "name")
+
+
+def test_who_wrote_in_which_second_does_not_count() -> None:
+    us = "  - fieldsV1:\n      f:data:\n        f:x: {}\n    manager: us\n"
+    them = "  - fieldsV1:\n      f:data:\n        f:z: {}\n    manager: them\n"
+    one, other = (f"metadata:\n  managedFields:\n{owners}  name: a\n" for owners in (us + them, them + us))
+    assert comparable(one) == comparable(other) == one
