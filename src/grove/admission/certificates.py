@@ -4,25 +4,21 @@ Everything is a function of what a Secret holds and of the time, so that every r
 they are kept and served is not here (`upkeep.py`, `tls.py`).
 """
 
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum
-from ipaddress import ip_address
 
 import msgspec
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives import serialization
+
+from grove.certificates import SigningKey, key_pem_of, make_authority, make_key, make_server_certificate, pem_of
 
 CERTIFICATE = "tls.crt"
 KEY = "tls.key"
 AUTHORITIES = "ca.crt"
 AUTHORITY_KEY = "ca.key"
-
-# Ours are elliptic; a Secret that we take over may hold the other kind.
-SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class Lifetimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,17 +107,18 @@ def renewed(
     authorities = read_certificates(material.authorities)
     key, signing = _load_key(material.authority_key), _signing_authority(material, authorities)
     if what is Due.AUTHORITY or key is None or signing is None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        signing = _make_authority(key, now, lifetimes)
+        key = make_key()
+        signing = make_authority(key, "Grove-CA", now - lifetimes.leeway, now + lifetimes.authority)
         what = Due.AUTHORITY
     kept = _kept((signing, *(one for one in authorities if one != signing)), signing, now, lifetimes)
-    material = msgspec.structs.replace(material, authorities=_pem(kept), authority_key=_key_pem(key))
+    material = msgspec.structs.replace(material, authorities=pem_of(kept), authority_key=key_pem_of(key))
     if what is Due.BUNDLE:
         return material
-    served_key = ec.generate_private_key(ec.SECP256R1())
+    served_key = make_key()
     all_names = tuple(dict.fromkeys((*names, *_names_before(material))))
-    served = _make_certificate(served_key, all_names, signing, key, now, lifetimes)
-    return msgspec.structs.replace(material, certificate=_pem((served,)), key=_key_pem(served_key))
+    end = min(now + lifetimes.certificate, signing.not_valid_after_utc)
+    served = make_server_certificate(served_key, all_names, signing, key, now - lifetimes.leeway, end)
+    return msgspec.structs.replace(material, certificate=pem_of((served,)), key=key_pem_of(served_key))
 
 
 def issuer_of(material: KeyMaterial) -> bytes:
@@ -130,7 +127,7 @@ def issuer_of(material: KeyMaterial) -> bytes:
     if served is None:
         return b""
     found = (one for one in read_certificates(material.authorities) if _is_signed_by(served, one))
-    return next((_pem((one,)) for one in found), b"")
+    return next((pem_of((one,)) for one in found), b"")
 
 
 def is_valid_at(certificate: bytes, now: datetime) -> bool:
@@ -225,99 +222,3 @@ def _load_key(pem: bytes) -> SigningKey | None:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return None
     return key if isinstance(key, SigningKey) else None
-
-
-# --- making ----------------------------------------------------------------------------------------------------------
-
-
-def _make_authority(key: ec.EllipticCurvePrivateKey, now: datetime, lifetimes: Lifetimes) -> x509.Certificate:
-    name = _name("Grove-CA")
-    return (
-        _begun(name, name, key, now, now + lifetimes.authority, lifetimes)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(is_authority=True), critical=True)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-
-
-def _make_certificate(
-    key: ec.EllipticCurvePrivateKey,
-    names: tuple[str, ...],
-    authority: x509.Certificate,
-    authority_key: SigningKey,
-    now: datetime,
-    lifetimes: Lifetimes,
-) -> x509.Certificate:
-    end = min(now + lifetimes.certificate, authority.not_valid_after_utc)
-    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
-    return (
-        _begun(_name(names[0]), authority.subject, key, now, end, lifetimes)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(is_authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
-        .add_extension(identifier, critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-
-
-def _begun(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    now: datetime,
-    end: datetime,
-    lifetimes: Lifetimes,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now.astimezone(UTC) - lifetimes.leeway)
-        .not_valid_after(end.astimezone(UTC))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _name(common_name: str) -> x509.Name:
-    # A common name may have 64 characters; clients look at the subject alternative names anyway.
-    return x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Grove"),
-            x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64]),
-        ]
-    )
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _usage(*, is_authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not is_authority,
-        key_cert_sign=is_authority,
-        crl_sign=is_authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _pem(certificates: Iterable[x509.Certificate]) -> bytes:
-    return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in certificates)
-
-
-def _key_pem(key: SigningKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
