@@ -1,10 +1,11 @@
 """The end of a term: no write leaves after it, whatever is said later."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
-from grove.clock import LoopClock
+from grove.clock import LoopClock, MachineClock
 from grove.controller.fence import Fence, FencedTransport
 from grove.kube.errors import ConnectionLost
 from grove.kube.transport import Request, Response
@@ -44,6 +45,20 @@ def test_a_term_may_be_extended_while_it_lasts_and_never_resumed() -> None:
         assert (fence.is_open, over.done()) == (True, False)
         await over
         fence.extend(100)
+        assert not fence.is_open
+
+    run_virtual(main())
+
+
+def test_a_term_is_over_when_its_machine_slept_through_the_end_of_it() -> None:
+    async def main() -> None:
+        running, slept = LoopClock(NOW), timedelta(0)
+        fence = Fence(MachineClock(lambda: running.now() + slept), until=10)
+        slept = timedelta(seconds=9)
+        assert fence.is_open
+        slept = timedelta(hours=8)
+        assert not fence.is_open
+        fence.extend(1000)
         assert not fence.is_open
 
     run_virtual(main())

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from grove.api.meta import Uid
-from grove.clock import LoopClock
-from grove.controller.queue import SPARE_WAKES, KeyQueue
+from grove.clock import LoopClock, MachineClock
+from grove.controller.queue import LONGEST_WAIT, SPARE_WAKES, KeyQueue
 from grove.sim.clock import run_virtual
 from tests.dsl import NOW, at
 
@@ -181,5 +181,20 @@ def test_it_tells_how_many_wait_and_how_long_the_first_has_waited() -> None:
         queue.add(A)
         queue.done(A)
         assert queue.depth == 2
+
+    run(story())
+
+
+def test_a_key_whose_time_came_while_the_machine_slept_is_visited_soon_after() -> None:
+    async def story() -> None:
+        inner, slept = LoopClock(NOW), timedelta(0)
+        clock = MachineClock(lambda: inner.now() + slept)
+        queue = KeyQueue(clock)
+        queue.wake_at(A, at(4 * 3600))
+        visit = asyncio.create_task(queue.take())
+        await inner.sleep(30)
+        slept = timedelta(hours=8)
+        assert await visit == A
+        assert inner.now() - NOW <= LONGEST_WAIT
 
     run(story())

@@ -27,7 +27,7 @@ from grove.cli.operator_options import (
     lease_options,
     webhook_options,
 )
-from grove.clock import Clock, LoopClock
+from grove.clock import Clock, MachineClock
 from grove.controller.app import Controller
 from grove.controller.fence import Fence, FencedTransport
 from grove.controller.health import Health
@@ -67,7 +67,7 @@ async def _operate(configuration: OperatorConfiguration, access: Access, webhook
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    clock = LoopClock.starting_now()
+    clock = MachineClock.of_this_machine()
     async with HttpTransport(access, clock) as transport:
         await _Operator(configuration, access, webhooks, transport, clock, fresh_random()).run(stop)
     log.info("stopped")
@@ -108,7 +108,7 @@ class _Operator:
 
     async def _serve_webhooks(self, options: WebhookOptions) -> None:
         """Whoever leads: an API server asks any of us."""
-        client = Client(OverheardTransport(self._transport, self._metrics), self._clock)
+        client = Client(OverheardTransport(self._transport, self._metrics, self._health), self._clock)
         webhooks = Webhooks(client, self._clock, Random(self._random.random()), options)
         self._health.webhooks_ready = lambda: webhooks.is_ready
         await webhooks.run()

@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 
 import msgspec
 
@@ -22,7 +23,7 @@ class Fence:
 
     def __init__(self, clock: Clock, until: float = math.inf) -> None:
         self._clock = clock
-        self._until = until
+        self._set(until)
         self._is_closed = False
         self._in_flight = 0
         self._calm = asyncio.Event()
@@ -30,24 +31,36 @@ class Fence:
 
     @property
     def is_open(self) -> bool:
-        return not self._is_closed and self._clock.monotonic() < self._until
+        is_over = self._clock.monotonic() >= self._until
+        # Its timer stands still while a machine sleeps, and others take the lease meanwhile.
+        return not (self._is_closed or is_over or self._has_slept())
 
     def extend(self, until: float) -> None:
         """A term that is over is not resumed: others may have begun theirs."""
         if self.is_open:
-            self._until = until
+            self._set(until)
 
     def close(self) -> None:
         self._is_closed = True
 
     async def over(self) -> None:
         """Returns when the time is over."""
-        while (seconds := self._until - self._clock.monotonic()) > 0:
+        while (seconds := self._remaining()) > 0:
             await self._clock.sleep(min(seconds, _LONGEST_SLEEP_SECONDS))
 
     async def calm(self) -> None:
         """Returns when no write is on its way."""
         await self._calm.wait()
+
+    def _set(self, until: float) -> None:
+        self._until = until
+        self._ends_at = None if math.isinf(until) else self._clock.now() + timedelta(seconds=self._remaining())
+
+    def _has_slept(self) -> bool:
+        return self._ends_at is not None and self._clock.now() >= self._ends_at
+
+    def _remaining(self) -> float:
+        return self._until - self._clock.monotonic()
 
     def enter(self) -> None:
         self._in_flight += 1

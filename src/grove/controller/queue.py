@@ -9,6 +9,8 @@ from grove.api.meta import Uid
 from grove.clock import Clock
 
 SPARE_WAKES = 64
+# A timer stands still while the machine sleeps: so often it is asked anew what is due.
+LONGEST_WAIT = timedelta(minutes=1)
 
 
 class KeyQueue:
@@ -107,7 +109,7 @@ class KeyQueue:
             await self._changed.wait()
             return
         try:
-            async with asyncio.timeout(max(remaining, timedelta(0)).total_seconds()):
+            async with asyncio.timeout(min(max(remaining, timedelta(0)), LONGEST_WAIT).total_seconds()):
                 await self._changed.wait()
         except TimeoutError:
             return
