@@ -152,6 +152,7 @@ def pod(
     ended: datetime | None = None,
     failures: int = 0,
     template_hash: str = "new",
+    life: str = "1",
 ) -> Pod:
     """A ready pod on a node; one behind a gate has none, and one that ended is not ready."""
     node = "" if gates else node
@@ -167,7 +168,14 @@ def pod(
             resource_version="1",
             creation_timestamp=created,
             deletion_timestamp=NOW if leaving else None,
-            labels={labels.POD_INDEX: str(index), labels.TEMPLATE_HASH: template_hash, labels.PODCLIQUE: clique},
+            labels={
+                **labels.default_labels("p"),
+                labels.SET_REPLICA_INDEX: "0",
+                labels.INCARNATION: life,
+                labels.POD_INDEX: str(index),
+                labels.TEMPLATE_HASH: template_hash,
+                labels.PODCLIQUE: clique,
+            },
             annotations={labels.FAILURES: str(failures)} if failures else {},
             owner_references=(OwnerReference(kind="PodClique", uid=Uid(f"uid-of-{clique}"), controller=True),),
         ),

@@ -160,7 +160,7 @@ def test_a_set_replica_whose_removal_was_begun_comes_back_only_after_it_is_gone(
 
 def test_a_bulk_delete_can_only_hit_the_incarnation_it_was_decided_on() -> None:
     old = clique(pod(0), labels={labels.INCARNATION: "1"})
-    new = clique(pod(0, clique="p-0-b"), name="p-0-b", labels={labels.INCARNATION: "2"})
+    new = clique(pod(0, clique="p-0-b", life="2"), name="p-0-b", labels={labels.INCARNATION: "2"})
     unlabelled = clique(pod(0, clique="p-0-c"), name="p-0-c", labels={})
     seen = replica(new, old, unlabelled, gangs=(gang(marked=True),))
     lines = [line for line in told(plan(snapshot(pcs(replicas=0), seen), NOW)) if "delete all" in line]

@@ -93,6 +93,14 @@ def test_a_template_of_before_is_given_the_highest_number_again() -> None:
     assert (patch.name, patch.patch) == (f"p-{hash_of('v1')}", {"revision": 4})
 
 
+@pytest.mark.parametrize("order", [("v2", "v3"), ("v3", "v2")], ids=" before ".join)
+def test_of_two_templates_that_got_one_number_the_one_asked_for_gets_the_next(order: tuple[str, str]) -> None:
+    twins = tuple(revision(asking(name), 2) for name in order)
+    (patch,) = planned(seen(asking("v3"), (*stored("v1"), *twins)))
+    assert isinstance(patch, Patch)
+    assert (patch.name, patch.patch) == (f"p-{hash_of('v3')}", {"revision": 3})
+
+
 def test_the_same_template_in_other_words_is_no_change() -> None:
     other = {"containers": [{"image": "v1", "name": "main", "env": None}], "nodeSelector": None}
     assert planned(seen(pcs(role("a", pod=other)), stored("v1"))) == []

@@ -11,6 +11,7 @@ from grove.api.meta import Condition
 from grove.api.podclique import CliqueRollingUpdateProgress, PodCliqueStatus
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.reasons import FindingReason
+from grove.api.resources import PODCLIQUES, PODS
 from grove.api.scalinggroup import GroupRollingUpdateProgress, ScalingGroupStatus
 from grove.planner.actions import Patch, Plan
 from grove.planner.plan import plan
@@ -93,7 +94,10 @@ class TestAStandaloneClique:
 
     def test_is_looked_at_again_before_anything_is_recorded(self) -> None:
         decided = plan(snapshot(standalone_set(), standalone(broken(), healthy("p-0-b"))), at(10))
-        assert [look.selector for look in decided.looks] == [f"{labels.PODCLIQUE}=p-0-a"]
+        assert [(look.resource, look.selector) for look in decided.looks] == [
+            (PODS, f"{labels.PODCLIQUE}=p-0-a"),
+            (PODCLIQUES, labels.selector({**labels.default_labels("p"), labels.SET_REPLICA_INDEX: "0"})),
+        ]
 
     def test_records_one_intent_for_the_whole_replica_and_deletes_nothing_yet(self) -> None:
         decided = plan(snapshot(standalone_set(), standalone(broken(), healthy("p-0-b"))), at(10))

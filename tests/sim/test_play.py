@@ -218,3 +218,9 @@ def test_what_is_gone_is_told_after_its_deletion() -> None:
     lines = told(played({"at": "1m", "delete": "pcs/workload2"}), "operator")
     assert lines[-1] == "60 podcliqueset/workload2 is gone"
     assert "60 deleted 10 pods of workload2" in lines
+
+
+def test_nodes_that_the_cluster_refuses_are_named() -> None:
+    scenario = read_scenario({"nodes": [{"labels": {"a b": "c"}}]}, lambda _: ())
+    with pytest.raises(ScenarioError, match=r"nodes\[0\]: the cluster says no: .*a b"):
+        run_virtual(play(scenario, seed=1, until=None, at_end=sets_of))

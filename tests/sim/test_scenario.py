@@ -106,3 +106,18 @@ def test_a_step_says_exactly_one_thing(content: dict[str, Any], found: str) -> N
 def test_a_quantity_that_is_none_is_named() -> None:
     with pytest.raises(ScenarioError, match=r"nodes\[0\]\.resources\.memory: "):
         read(nodes=[{"resources": {"memory": "a lot"}}])
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ({"server_error": 2}, "server_error: 2 is no probability; write 0 to 1"),
+        ({"gone": -0.5}, "gone: -0.5 is no probability; write 0 to 1"),
+        ({"latency": [2, 1]}, "latency: [2, 1] are no seconds from and to; write for example [0.1, 0.5]"),
+        ({"creates_per_second": 0}, "creates_per_second: 0 creates nothing; write more than 0"),
+    ],
+)
+def test_weather_that_cannot_be_is_named(faults: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        read(**step(faults=faults))
+    assert str(caught.value) == f"timeline[0].faults.{words}"

@@ -3,15 +3,18 @@
 from collections.abc import Awaitable, Callable
 
 from grove.api import labels
+from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
 from grove.kube.errors import ApiError
 from grove.kube.traffic import target_of
 from grove.kube.transport import Request
+from grove.planner.rollout.set_level import turn_of
 from grove.sim.clock import run_virtual
 from grove.sim.faults import CALM, FaultPlan
 from grove.sim.world import World
 from tests.simulation.restored import unrestored
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2
+from tests.simulation.updating import NEW, NEWER, change_image, small, start
 
 UNAVAILABLE = ApiError(503, "ServiceUnavailable", "simulated: not now")
 
@@ -146,3 +149,24 @@ def deletes(plural: str, name: str) -> Callable[[Request], bool]:
         return (target.verb, target.resource, target.name) == ("delete", plural, name)
 
     return applies
+
+
+def test_the_end_of_an_update_is_told_although_another_change_overtook_it() -> None:
+    def says_that_it_ended(request: Request) -> bool:
+        return target_of(request).resource == "podcliques/status" and b'"updateEndedAt":"' in request.body
+
+    async def story(world: World) -> None:
+        def seen() -> PodCliqueSet:
+            return world.objects(PODCLIQUESETS)[0]
+
+        await start(world, small(replicas=3, pods=1))
+        refusal = world.operator.refuse(says_that_it_ended, UNAVAILABLE)
+        await change_image(world, NEW)
+        await world.wait_until(lambda: turn_of(seen()) == 2)
+        await world.wait_until(lambda: turn_of(seen()) == 1)
+        told = seen().status.current_generation_hash
+        await change_image(world, NEWER)
+        await world.wait_until(lambda: seen().status.current_generation_hash != told)
+        world.operator.lift(refusal)
+
+    live(story)

@@ -5,15 +5,18 @@ import pytest
 from bench.worlds import flat_set
 from grove.api import labels
 from grove.api.meta import JsonObject, find_condition
-from grove.api.resources import PODCLIQUESETS, PODGANGS, PODS
+from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
+from grove.kube.errors import ApiError
+from grove.kube.traffic import target_of
 from grove.planner.recreation import Record, read_record
 from grove.sim.clock import run_virtual
 from grove.sim.faults import Write
 from grove.sim.world import World
-from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, Story, expect_running
+from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2, Story, expect_running
 from tests.simulation.termination_stories import (
     TERMINATION_STORIES,
     breach_of,
+    clique_of,
     give_back,
     lose_pods,
     pods_of,
@@ -177,6 +180,53 @@ def test_two_groups_and_the_set_each_have_their_own_delay() -> None:
             await world.clock.sleep(20)
             # The standalone clique ended everything at 30 s, long before the slow group's hour was over.
             assert not pods_of(world).keys() & slow.keys()
+            world.check()
+
+    run_virtual(run())
+
+
+def test_a_scale_made_while_the_operator_was_down_in_the_middle_of_a_teardown_survives_it() -> None:
+    async def run() -> None:
+        async with World(seed=1, nodes=10, node_resources=ONE_POD_NODE) as world:
+            await world.apply(with_delay(WORKLOAD2))
+            await expect_running(world, 10)
+            before = clique_of(world, "workload2-0-pc-a")
+            nodes = await lose_pods(world, before.metadata.name, 2)
+            await world.wait_until(lambda: bool(records(world)))
+            await world.crash_controller()
+            await world.scale(PODCLIQUES, before.metadata.name, 4)
+            await world.clock.sleep(300)
+            await world.restart_controller()
+            await give_back(world, [*nodes, *await world.add_nodes(2)])
+            await expect_running(world, 12)
+            after = clique_of(world, before.metadata.name)
+            assert after.metadata.uid != before.metadata.uid
+            assert after.spec.replicas == 4
+            world.check()
+
+    run_virtual(run())
+
+
+def test_a_scale_survives_when_the_whole_replica_goes_before_its_group_replica_is_back() -> None:
+    async def run() -> None:
+        async with World(seed=1, nodes=12, node_resources=ONE_POD_NODE) as world:
+            await world.apply(with_delay(WORKLOAD2))
+            await expect_running(world, 10)
+            await world.scale(PODCLIQUES, "workload2-0-sg-x-1-pc-c", 5)
+            await expect_running(world, 12)
+            # The webhook that is asked about new cliques is down.
+            refusal = world.operator.refuse(
+                lambda request: (target_of(request).verb, target_of(request).resource) == ("create", "podcliques"),
+                ApiError(500, "InternalError", "failed calling webhook"),
+            )
+            nodes = await lose_pods(world, "workload2-0-sg-x-1-pc-c", 5)
+            await world.wait_until(lambda: len(world.objects(PODCLIQUES)) == 3)
+            nodes += await lose_pods(world, "workload2-0-pc-a", 2)
+            await world.wait_until(lambda: not world.objects(PODCLIQUES))
+            world.operator.lift(refusal)
+            await give_back(world, nodes)
+            await expect_running(world, 12)
+            assert clique_of(world, "workload2-0-sg-x-1-pc-c").spec.replicas == 5
             world.check()
 
     run_virtual(run())

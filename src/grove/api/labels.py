@@ -71,3 +71,9 @@ def default_labels(pcs_name: str) -> dict[str, str]:
 def selector(labels: dict[str, str]) -> str:
     """An equality selector in query syntax, keys sorted so that equal selectors are equal strings."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def is_selected(labels: dict[str, str], by: str) -> bool:
+    """Does a selector made by `selector` find an object with these labels?"""
+    pairs = (pair.partition("=") for pair in by.split(","))
+    return all(labels.get(key) == value for key, _, value in pairs)

@@ -227,7 +227,7 @@ class FindingReason(Documented):
     TEARDOWN_UNFINISHED = "TeardownUnfinished", "a teardown that was begun finishes before the unit comes back"
     NAME_STILL_LEAVING = "NameStillLeaving", "the old object of this name is still being deleted"
     INVALID_SET = "InvalidSet", "the set breaks a rule, so nothing is changed until it is corrected"
-    UNATTENDED = "Unattended", "nobody has acted on the set since it was created: no operator runs"
+    UNATTENDED = "Unattended", "nobody has acted on the set since it was created, or deleted: no operator runs"
     BEING_DELETED = "BeingDeleted", "somebody deleted the object and it is on its way out"
     HELD_BY_FINALIZER = "HeldByFinalizer", "another controller's finalizer keeps an object that was deleted"
     TERMINATION_DELAY = "TerminationDelay", "a breach runs; when the termination delay is over, the unit is torn down"

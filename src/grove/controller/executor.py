@@ -11,9 +11,9 @@ from typing import Any, assert_never
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import JsonObject, ObjectMeta, Uid
+from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, Uid
 from grove.api.reasons import Reason
-from grove.api.resources import PODS, Resource
+from grove.api.resources import Resource
 from grove.clock import Clock
 from grove.controller.caches import Caches
 from grove.controller.settings import Settings
@@ -139,11 +139,17 @@ class Executor:
         return None
 
     async def look(self, look: FreshLook) -> None:
-        """List some pods afresh: a watch can be cut while others live."""
-        mark = self._caches.pods.begin_list()
-        listing = await self._client.list(PODS, namespace=look.namespace, label_selector=look.selector)
+        """List some objects afresh: a watch can be cut while others live."""
+        store = self._caches.store(look.resource)
+        mark = store.begin_list()
+        listing = await self._client.list(look.resource, namespace=look.namespace, label_selector=look.selector)
         owners = frozenset(look.owner_uids)
-        self._caches.pods.apply_partial_list(listing, mark, lambda pod: pod.metadata.controller_uid in owners)
+
+        def is_expected(one: HasMetadata) -> bool:
+            # One whose label somebody took away is not in the list, and there all the same.
+            return one.metadata.controller_uid in owners and labels.is_selected(one.metadata.labels, look.selector)
+
+        store.apply_partial_list(listing, mark, is_expected)
 
 
 def _key_of(status: StatusWrite) -> str:

@@ -100,11 +100,15 @@ class Loop:
         outcome = await self._executor.carry_out(chains, lane=key)
         self._remember_failures(key, outcome, self._clock.now())
         # What only tells about the work comes after it, and tells what came of it.
-        seen = self._decide(key) if outcome.write_count else decided
-        statuses = self._pacer.choose(key, seen.statuses if seen else (), self._clock.now())
+        seen = (self._decide(key) if outcome.write_count else decided) or Plan()
+        now = self._clock.now()
+        statuses = self._pacer.choose(key, seen.statuses, now)
+        if is_unsure := not taken.issuperset(seen.looks):
+            # Something fell due meanwhile: its fact may rest on a look that the next visit takes first.
+            statuses = [status for status in statuses if status.urgency is not Urgency.FACT]
         told = await self._executor.write_statuses(statuses, lane=key)
         self._pacer.written(key, told.told)
-        wake_at = earliest((seen or decided).wake_at, self._pacer.wake_at(key))
+        wake_at = earliest(seen.wake_at, self._pacer.wake_at(key), now if is_unsure else None)
         self._aftermath.settle(key, wake_at, (*known, outcome, told))
 
     async def _decide_on_fresh_facts(self, key: Uid, taken: set[FreshLook]) -> Plan | None:

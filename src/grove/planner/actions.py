@@ -10,7 +10,7 @@ from typing import Any, dataclass_transform
 import msgspec
 
 from grove.api.meta import JsonObject, ObjectMeta, Uid
-from grove.api.resources import Resource
+from grove.api.resources import PODS, Resource
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -154,12 +154,13 @@ class StatusWrite(Part):
 
 
 class FreshLook(Part):
-    """Pods to list anew before a plan that destroys some of them may be carried out."""
+    """Pods, or what makes them, to list anew before a plan that destroys some of them may be carried out."""
 
     namespace: str
     selector: str
-    # Whose pods: of others that match, nothing is concluded.
+    # Whose they are: of others that match, nothing is concluded.
     owner_uids: tuple[Uid, ...]
+    resource: Resource[Any] = PODS
 
 
 class Finding(Part):

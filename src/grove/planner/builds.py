@@ -28,7 +28,14 @@ from grove.planner.deletion import plan_old_finalizers
 from grove.planner.gang_state import GangState
 from grove.planner.gangs import draw_gang_spec, plan_gang_object
 from grove.planner.mirrors import mirror_stages
-from grove.planner.objects import build_clique, build_group, build_service, build_service_spec, clique_template_patch
+from grove.planner.objects import (
+    build_clique,
+    build_group,
+    build_service,
+    build_service_spec,
+    clique_template_patch,
+    lost_labels,
+)
 from grove.planner.pod_build import PodMold
 from grove.planner.pod_deletes import delete_pod
 from grove.planner.pods import NewPod
@@ -94,6 +101,12 @@ def plan_builds(
         if roll.may_patch(clique, role)
         for action in _plan_template(context, replica, recreations, clique)
     }
+    relabels = {
+        clique.name: action
+        for clique in blueprint.cliques
+        if clique.name not in templates and recreations.is_present(replica, clique)
+        for action in _plan_labels(context, replica, clique)
+    }
     is_taking_over = role.is_turn or role.is_on_delete
     gangs = tuple(
         action
@@ -103,10 +116,10 @@ def plan_builds(
         )
     )
     # A pod is made of what its clique says: one that is about to say something else makes none now.
-    changing = frozenset(templates)
+    changing = frozenset((*templates, *relabels))
     return (
         (*plan_old_finalizers(replica), *_plan_strangers(context, replica, blueprint)),
-        *(retries.allowed(stage) for stage in (groups, (*cliques, *templates.values()), gangs)),
+        *(retries.allowed(stage) for stage in (groups, (*cliques, *templates.values(), *relabels.values()), gangs)),
         *_plan_mirrors(states, retries),
         tuple(action for state in states for action in _plan_surplus(state, now)),
         *(stage for state in states for stage in _plan_new_pods(context, state, retries, changing, now)),
@@ -215,15 +228,35 @@ def _plan_template(
     view = replica.cliques[clique.name]
     if view.template_hash == context.template_hashes[clique.template.name]:
         return
-    yield Patch(
+    yield _patch_clique(
+        view,
+        clique_template_patch(context, replica.index, clique, view.clique, owner=owner),
+        f"clique {clique.template.name} has a newer template",
+        _made(owner, EventReason.POD_CLIQUE_SYNCED, "changed the template of PodClique", clique.name),
+    )
+
+
+def _plan_labels(context: SetContext, replica: ReplicaView, clique: CliqueBlueprint) -> Iterable[Patch]:
+    """Labels that are ours to say, put back: by them a clique and its pods are found and deleted."""
+    view = replica.cliques[clique.name]
+    lost = lost_labels(context, replica.index, clique, view.clique)
+    if lost:
+        why = f"clique {clique.template.name} does not say any more whose it is"
+        yield _patch_clique(view, {"metadata": {"labels": dict(lost)}}, why)
+
+
+def _patch_clique(view: CliqueView, patch: JsonObject, reason: str, on_success: Emit | None = None) -> Patch:
+    """Only the clique as it was seen."""
+    metadata = view.clique.metadata
+    return Patch(
         resource=PODCLIQUES,
-        namespace=context.namespace,
-        name=clique.name,
-        uid=view.uid,
-        resource_version=view.clique.metadata.resource_version,
-        patch=clique_template_patch(context, replica.index, clique, view.clique, owner=owner),
-        reason=f"clique {clique.template.name} has a newer template",
-        on_success=_made(owner, EventReason.POD_CLIQUE_SYNCED, "changed the template of PodClique", clique.name),
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        patch=patch,
+        reason=reason,
+        on_success=on_success,
     )
 
 

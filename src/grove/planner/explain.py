@@ -242,12 +242,28 @@ class Explainer:
         left = counted(len(self._all_pods()), "pod")
         return (
             cause(about, FindingReason.BEING_DELETED, f"the set is being deleted, {left} of it still there."),
+            *self._unattended_deletion(about),
             *(
                 cause(about, FindingReason.HELD_BY_FINALIZER, f"finalizer {name} holds it: its controller removes it.")
                 for name in others
             ),
             *stuck_sentences(self._all_pods(), self._lost_nodes),
         )  # fmt: skip
+
+    def _unattended_deletion(self, about: str) -> tuple[Sentence, ...]:
+        """An operator that lives takes the pods away first, and lets the set go when it asked for that."""
+        metadata = self._snapshot.pcs.metadata
+        deleted = metadata.deletion_timestamp
+        waited = int((self._now - deleted).total_seconds()) if deleted else 0
+        is_begun = any(pod.metadata.is_leaving for pod in self._all_pods())
+        if labels.SET_FINALIZER not in metadata.finalizers or is_begun or waited < ATTENTION_SECONDS:
+            return ()
+        return (
+            cause(about, FindingReason.UNATTENDED, f"nobody has acted on it since it was deleted {waited} s ago."),
+            next_step(
+                about, "start the operator; or let the set go without one, as docs/install.md says under Uninstall."
+            ),
+        )
 
     def _errors(self, about: str, errors: Iterable[LastError]) -> tuple[Sentence, ...]:
         found = tuple(

@@ -73,22 +73,15 @@ def build_clique(
     time, if it is not the template's.
     """
     template = clique.template
-    is_member = bool(clique.group)
     metadata_labels = {
         **template.labels,
         **labels.default_labels(context.name),
+        **_place_labels(context, replica_index, clique),
         labels.NAME: clique.name,
-        labels.COMPONENT: labels.COMPONENT_MEMBER_CLIQUE if is_member else labels.COMPONENT_STANDALONE_CLIQUE,
-        labels.SET_REPLICA_INDEX: str(replica_index),
-        labels.PODGANG: clique.gang,
+        labels.COMPONENT: labels.COMPONENT_MEMBER_CLIQUE if clique.group else labels.COMPONENT_STANDALONE_CLIQUE,
         labels.TEMPLATE_HASH: context.template_hashes[template.name],
         labels.INCARNATION: incarnation,
     }
-    if is_member:
-        metadata_labels[labels.GROUP] = clique.group
-        metadata_labels[labels.GROUP_REPLICA_INDEX] = str(clique.group_replica_index)
-    if clique.base_gang:
-        metadata_labels[labels.BASE_PODGANG] = clique.base_gang
     annotations = {k: v for k, v in template.annotations.items() if k != labels.TOPOLOGY_NAME}
     if gang_life:
         annotations[labels.GANG_LIFE] = gang_life
@@ -102,6 +95,29 @@ def build_clique(
     spec["startsAfter"] = []
     metadata = {"name": clique.name, "labels": metadata_labels, "annotations": annotations}
     return build_object(PODCLIQUES, metadata, owner, spec)
+
+
+def _place_labels(context: SetContext, replica_index: int, clique: CliqueBlueprint) -> dict[str, str]:
+    """Whose a clique is and where it stands: by these it and its pods are found, and the same for all its life."""
+    found = {
+        labels.PART_OF: context.name,
+        labels.SET_REPLICA_INDEX: str(replica_index),
+        labels.PODGANG: clique.gang,
+    }
+    if clique.group:
+        found |= {labels.GROUP: clique.group, labels.GROUP_REPLICA_INDEX: str(clique.group_replica_index)}
+    if clique.base_gang:
+        found[labels.BASE_PODGANG] = clique.base_gang
+    return found
+
+
+def lost_labels(context: SetContext, replica_index: int, clique: CliqueBlueprint, current: PodClique) -> dict[str, str]:
+    """Labels that say whose a clique is, and that somebody took away or changed: its pods are made of them too.
+
+    Not those of its life and of its template, which are facts about this very object.
+    """
+    ours = _place_labels(context, replica_index, clique)
+    return {key: value for key, value in ours.items() if current.metadata.labels.get(key) != value}
 
 
 def clique_template_patch(

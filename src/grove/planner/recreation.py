@@ -6,18 +6,18 @@ whatever is missing is made in the new one. It is closed when every clique was s
 recreated is decided elsewhere (`termination.py`); units that go for good are in `removal.py`.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import Uid
+from grove.api.meta import ObjectMeta
 from grove.api.podgang import PodGang
 from grove.api.reasons import FindingReason
-from grove.api.resources import PODCLIQUES, PODGANGS, PODS, Resource
-from grove.planner.actions import Action, DeleteMany, Emit, Finding, Patch, Stage
+from grove.api.resources import PODCLIQUES, PODGANGS, PODS
+from grove.planner.actions import Action, Emit, Finding, FreshLook, Patch, Stage
 from grove.planner.blueprint import CliqueBlueprint, ReplicaBlueprint
+from grove.planner.bulk_deletes import delete_all
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
@@ -32,6 +32,9 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def key(self) -> str:
         return f"{self.group}/{self.index}" if self.group else ""
 
+    def covers(self, clique: CliqueBlueprint) -> bool:
+        return not self.group or (self.group, self.index) == (clique.group, clique.group_replica_index)
+
 
 REPLICA = Unit()
 
@@ -44,8 +47,9 @@ class Recreation(Unit, frozen=True, kw_only=True, omit_defaults=True):
     scale: dict[str, int] = {}
     reason: str = ""
 
-    def covers(self, clique: CliqueBlueprint) -> bool:
-        return not self.group or (self.group, self.index) == (clique.group, clique.group_replica_index)
+    def count_of(self, clique: CliqueBlueprint) -> int:
+        """How many pods the clique comes back with."""
+        return self.scale.get(clique.name, clique.template.spec.replicas)
 
     def is_new(self, incarnation: str) -> bool:
         """Scaled gangs of a set replica add the generation of their group."""
@@ -99,7 +103,12 @@ class Recreations:
         return view is not None and not view.is_leaving and not self.is_old(clique, view)
 
     def life_of(self, clique: CliqueBlueprint) -> str:
-        """The incarnation of a group replica that was recreated on its own before, or ""."""
+        """The incarnation of a group replica that was recreated on its own before, or "".
+
+        Where it is a gang of its own, that gang's label tells: since then its whole replica may have been recreated.
+        """
+        if clique.base_gang:
+            return ""
         key = Unit(group=clique.group, index=clique.group_replica_index).key
         return self._records[clique.gang].lives.get(key, "")
 
@@ -136,15 +145,18 @@ def plan_intent(
     kept = () if is_whole else tuple(one for one in record.open if one.key not in keys)
     lives = {} if is_whole else {**record.lives, **{unit.key: life for unit in units}}
     updated = Record(count=count, lives=lives, open=(*kept, *fresh))
-    metadata = {"annotations": {labels.RECREATION: msgspec.json.encode(updated).decode()}}
+    return _record(context, gang, updated, f"recorded before anything is deleted: {reason}", announcement)
+
+
+def _record(context: SetContext, gang: PodGang, record: Record, reason: str, announcement: Emit | None = None) -> Patch:
     return Patch(
         resource=PODGANGS,
         namespace=context.namespace,
         name=gang.metadata.name,
         uid=gang.metadata.uid,
         resource_version=gang.metadata.resource_version,
-        patch={"metadata": metadata},
-        reason=f"recorded before anything is deleted: {reason}",
+        patch={"metadata": {"annotations": {labels.RECREATION: msgspec.json.encode(record).decode()}}},
+        reason=reason,
         on_success=announcement,
     )
 
@@ -158,14 +170,28 @@ def is_recorded_on(gang_name: str, blueprint: ReplicaBlueprint, unit: Unit) -> b
     )
 
 
+def look_at_scale(context: SetContext, replica: ReplicaView, unit: Unit) -> FreshLook:
+    """Before a unit is recorded: with which counts it comes back is read afresh, as is what proves its end."""
+    groups = (group.metadata for group in replica.groups.values() if unit.group in ("", group.metadata.name))
+    own = () if unit.group else (context.subject.uid,)
+    return FreshLook(
+        resource=PODCLIQUES,
+        namespace=context.namespace,
+        selector=labels.selector(_wanted_labels(context, replica, unit)),
+        owner_uids=(*own, *sorted(metadata.uid for metadata in groups)),
+    )
+
+
 def live_scale(replica: ReplicaView, blueprint: ReplicaBlueprint, units: Sequence[Unit]) -> dict[str, int]:
-    """Counts that somebody changed at run time."""
+    """Counts that somebody changed at run time; of what is gone and not back yet, as they were noted then."""
+    recreations = Recreations(replica, blueprint)
     found: dict[str, int] = {}
     for clique in blueprint.cliques:
-        view = replica.cliques.get(clique.name)
-        is_covered = any(not u.group or (u.group, u.index) == (clique.group, clique.group_replica_index) for u in units)
-        if is_covered and view is not None and view.replicas != clique.template.spec.replicas:
-            found[clique.name] = view.replicas
+        view, noted = replica.cliques.get(clique.name), recreations.of(clique)
+        count = view.replicas if view is not None else noted.count_of(clique) if noted is not None else None
+        is_covered = any(unit.covers(clique) for unit in units)
+        if is_covered and count is not None and count != clique.template.spec.replicas:
+            found[clique.name] = count
     return found
 
 
@@ -195,38 +221,73 @@ def plan_recreation_deletes(
     pods: list[Action] = []
     cliques: list[Action] = []
     for recreation, views in by_unit.values():
-        selector = _selector(context, replica, recreation)
-        for incarnation_selector, members in _by_label(views):
-            chosen = f"{selector},{incarnation_selector}"
-            pods += _delete_many(PODS, context, chosen, _pod_uids(members), recreation.reason)
-            living = tuple(view.uid for view in members if not view.is_leaving)
-            cliques += _delete_many(PODCLIQUES, context, chosen, living, recreation.reason)
+        wanted, why = _wanted_labels(context, replica, recreation), recreation.reason
+        for lives, members in _by_label(views):
+            pods += delete_all(PODS, context.namespace, wanted, _pods_of(members), why, lives=lives)
+            living = [view.clique.metadata for view in members if not view.is_leaving]
+            cliques += delete_all(PODCLIQUES, context.namespace, wanted, living, why, lives=lives)
     return tuple(pods), tuple(cliques)
+
+
+def plan_notes(
+    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+) -> Iterable[Patch]:
+    """Counts that somebody changed after the intent was recorded are added to it before those cliques go."""
+    return _amend(
+        context,
+        replica,
+        blueprint,
+        recreations,
+        lambda open_: tuple(_with_counts(one, replica, blueprint, recreations) for one in open_),
+        "counts that were changed meanwhile come back, too",
+    )
+
+
+def _with_counts(
+    recreation: Recreation, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+) -> Recreation:
+    changed = {
+        clique.name: view.replicas
+        for clique in blueprint.cliques
+        if recreations.of(clique) == recreation
+        and (view := replica.cliques.get(clique.name)) is not None
+        and not view.is_leaving
+        and recreations.is_old(clique, view)
+        and view.replicas != recreation.count_of(clique)
+    }
+    return msgspec.structs.replace(recreation, scale={**recreation.scale, **changed}) if changed else recreation
 
 
 def plan_close(
     context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
 ) -> Iterable[Patch]:
     """Drop each intent of which every clique was seen in its new life."""
+    return _amend(
+        context,
+        replica,
+        blueprint,
+        recreations,
+        lambda open_: tuple(one for one in open_ if not _is_done(one, replica, blueprint, recreations)),
+        "every clique was seen in its new life",
+    )
+
+
+def _amend(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    recreations: Recreations,
+    change: Callable[[tuple[Recreation, ...]], tuple[Recreation, ...]],
+    reason: str,
+) -> Iterable[Patch]:
+    """The open intents of every gang, changed where there is something to change."""
     if not recreations.is_any_open:
         return
     for gang in blueprint.gangs:
-        current = replica.gangs.get(gang.name)
-        done = [one for one in recreations.open_in(gang.name) if _is_done(one, replica, blueprint, recreations)]
-        if current is None or current.metadata.is_leaving or not done:
-            continue
-        record = read_record(current)
-        kept = tuple(one for one in record.open if one not in done)
-        closed = msgspec.json.encode(msgspec.structs.replace(record, open=kept)).decode()
-        yield Patch(
-            resource=PODGANGS,
-            namespace=context.namespace,
-            name=gang.name,
-            uid=current.metadata.uid,
-            resource_version=current.metadata.resource_version,
-            patch={"metadata": {"annotations": {labels.RECREATION: closed}}},
-            reason="every clique was seen in its new life",
-        )
+        current, before = replica.gangs.get(gang.name), recreations.open_in(gang.name)
+        after = change(before)
+        if current is not None and not current.metadata.is_leaving and after != before:
+            yield _record(context, current, msgspec.structs.replace(read_record(current), open=after), reason)
 
 
 def _is_done(
@@ -240,34 +301,26 @@ def _is_done(
     return all(view is not None and not view.is_leaving and recreation.is_new(view.incarnation) for view in views)
 
 
-def _delete_many(
-    resource: Resource[Any], context: SetContext, selector: str, uids: tuple[Uid, ...], reason: str
-) -> Iterable[DeleteMany]:
-    if uids:
-        yield DeleteMany(resource=resource, namespace=context.namespace, selector=selector, uids=uids, reason=reason)
-
-
-def _selector(context: SetContext, replica: ReplicaView, unit: Unit) -> str:
+def _wanted_labels(context: SetContext, replica: ReplicaView, unit: Unit) -> dict[str, str]:
     wanted = {**labels.default_labels(context.name), labels.SET_REPLICA_INDEX: str(replica.index)}
     if unit.group:
         wanted |= {labels.GROUP: unit.group, labels.GROUP_REPLICA_INDEX: str(unit.index)}
-    return labels.selector(wanted)
+    return wanted
 
 
-def _by_label(views: Sequence[CliqueView]) -> Iterable[tuple[str, list[CliqueView]]]:
+def _by_label(views: Sequence[CliqueView]) -> Iterable[tuple[frozenset[str], list[CliqueView]]]:
     """By incarnation, so that a request that comes late can never hit the next one."""
     labelled = [view for view in views if view.incarnation]
     if labelled:
-        seen = sorted({view.incarnation for view in labelled})
-        yield f"{labels.INCARNATION} in ({','.join(seen)})", labelled
+        yield frozenset(view.incarnation for view in labelled), labelled
     # Made by an older version.
     bare = [view for view in views if not view.incarnation]
     if bare:
-        yield f"!{labels.INCARNATION}", bare
+        yield frozenset(), bare
 
 
-def _pod_uids(views: Sequence[CliqueView]) -> tuple[Uid, ...]:
-    return tuple(p.metadata.uid for view in views for p in (*view.active, *view.failed, *view.succeeded))
+def _pods_of(views: Sequence[CliqueView]) -> tuple[ObjectMeta, ...]:
+    return tuple(p.metadata for view in views for p in (*view.active, *view.failed, *view.succeeded))
 
 
 def recreation_findings(blueprint: ReplicaBlueprint, recreations: Recreations) -> Iterable[Finding]:

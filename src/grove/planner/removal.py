@@ -10,7 +10,8 @@ from grove.api import labels
 from grove.api.podgang import PodGang
 from grove.api.reasons import EventReason
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES
-from grove.planner.actions import Action, DeleteMany, Emit, Patch, Stage, Subject, delete_object
+from grove.planner.actions import Action, Emit, Patch, Stage, Subject, delete_object
+from grove.planner.bulk_deletes import delete_all
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
@@ -93,24 +94,15 @@ def _mark(gang: PodGang, reason: str) -> Patch:
 
 def _delete_pods(
     context: SetContext, cliques: Iterable[CliqueView], selector: dict[str, str], reason: str
-) -> Iterable[DeleteMany]:
+) -> Iterable[Action]:
     """One request per incarnation, so that a late one can never hit the next."""
     by_incarnation: dict[str, list[CliqueView]] = {}
     for clique in cliques:
         by_incarnation.setdefault(clique.incarnation, []).append(clique)
     for incarnation, members in sorted(by_incarnation.items()):
-        uids = tuple(
-            pod.metadata.uid for clique in members for pod in (*clique.active, *clique.failed, *clique.succeeded)
-        )
-        if uids:
-            wanted = {**selector, labels.INCARNATION: incarnation} if incarnation else selector
-            yield DeleteMany(
-                resource=PODS,
-                namespace=context.namespace,
-                selector=labels.selector(wanted),
-                uids=uids,
-                reason=reason,
-            )
+        pods = (p.metadata for clique in members for p in (*clique.active, *clique.failed, *clique.succeeded))
+        wanted = {**selector, labels.INCARNATION: incarnation} if incarnation else selector
+        yield from delete_all(PODS, context.namespace, wanted, pods, reason)
 
 
 def _delete_gang(subject: Subject, gang: PodGang | None, reason: str) -> Stage:

@@ -45,7 +45,13 @@ from grove.planner.gang_state import (
 from grove.planner.gates import gate_patience, plan_gates
 from grove.planner.group_removals import plan_group_replica_removals
 from grove.planner.packing import required_scopes
-from grove.planner.recreation import Recreations, plan_close, plan_recreation_deletes, recreation_findings
+from grove.planner.recreation import (
+    Recreations,
+    plan_close,
+    plan_notes,
+    plan_recreation_deletes,
+    recreation_findings,
+)
 from grove.planner.refusals import has_started
 from grove.planner.removal import is_marked, plan_replica_removal
 from grove.planner.rollout.acts import plan_update_deletes, plan_update_intents, update_findings
@@ -173,7 +179,12 @@ def plan_replica(
         if context.is_training
         else (plan_recreation_deletes(context, replica, blueprint, recreations), None)
     )
-    intents = restart or terminations.intents or plan_update_intents(context, replica, blueprint, roll)
+    intents = (
+        restart
+        or terminations.intents
+        or plan_update_intents(context, replica, blueprint, roll)
+        or tuple(plan_notes(context, replica, blueprint, recreations))
+    )
     if intents:
         # Recorded alone: what is about to go is not repaired any more.
         chains = chain(f"{base_name}/intent", replica.index, intents, rank=Rank.FIRST)

@@ -19,7 +19,7 @@ from grove.planner.actions import Emit, Finding, FreshLook, Patch, Severity, ear
 from grove.planner.availability import clique_breach, group_verdict, is_group_updating
 from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint
 from grove.planner.looks import look_at
-from grove.planner.recreation import REPLICA, Recreations, Unit, is_recorded_on, live_scale, plan_intent
+from grove.planner.recreation import REPLICA, Recreations, Unit, is_recorded_on, live_scale, look_at_scale, plan_intent
 from grove.planner.snapshot import UNTIL_TOLD, SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
@@ -84,7 +84,10 @@ def plan_terminations(
         intents=() if context.is_training else tuple(_intents(context, replica, blueprint, due)),
         restart=due[0].why if context.is_training and due else "",
         # A watch can be cut while others live: whoever is to be ended is looked at once more.
-        looks=tuple(look_at(view) for breach in due for view in breach.evidence),
+        looks=(
+            *(look_at(view) for breach in due for view in breach.evidence),
+            *(look_at_scale(context, replica, breach.unit) for breach in due if not context.is_training),
+        ),
         findings=tuple(_finding(breach, now, is_held=False) for breach in running),
         wake_at=earliest(*(breach.at for breach in running if breach.at > now)),
     )

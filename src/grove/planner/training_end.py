@@ -9,7 +9,8 @@ from grove.api import labels
 from grove.api.pod import Pod
 from grove.api.podcliqueset import SetPhase
 from grove.api.resources import PODS
-from grove.planner.actions import WHOLE_SET, DeleteMany, Plan, Rank, chain, earliest
+from grove.planner.actions import WHOLE_SET, Plan, Rank, chain, earliest
+from grove.planner.bulk_deletes import delete_all
 from grove.planner.rollout.clique_level import gone_at
 from grove.planner.set_status import course_write
 from grove.planner.snapshot import Snapshot
@@ -30,14 +31,14 @@ def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
     # One that should have left long ago hangs on a node that does not answer: nobody waits for it.
     leaving = [gone_at(pod) for pod in pods if pod.metadata.is_leaving and now < gone_at(pod)]
     if left:
-        delete = DeleteMany(
-            resource=PODS,
-            namespace=snapshot.context.namespace,
-            selector=labels.selector(labels.default_labels(snapshot.context.name)),
-            uids=tuple(pod.metadata.uid for pod in left),
-            reason=f"the set failed: {failure.message}",
+        deletes = delete_all(
+            PODS,
+            snapshot.context.namespace,
+            labels.default_labels(snapshot.context.name),
+            (pod.metadata for pod in left),
+            f"the set failed: {failure.message}",
         )
-        return Plan(chains=chain("failed", WHOLE_SET, (delete,), rank=Rank.FIRST))
+        return Plan(chains=chain("failed", WHOLE_SET, tuple(deletes), rank=Rank.FIRST))
     if leaving:
         return Plan(wake_at=earliest(*leaving))
     return Plan(statuses=course_write(snapshot.pcs, msgspec.structs.replace(status, phase=SetPhase.FAILED)))

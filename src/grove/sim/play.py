@@ -99,8 +99,11 @@ class _Player:
         self.failures: list[str] = []
 
     async def run(self, until: float | None) -> None:
-        for group in self._scenario.nodes:
-            await self._world.nodes.create(group.count, group.resources, group.labels)
+        for index, group in enumerate(self._scenario.nodes):
+            try:
+                await self._world.nodes.create(group.count, group.resources, group.labels)
+            except ApiError as error:
+                raise ScenarioError(f"nodes[{index}]: the cluster says no: {error.message}") from error
         await create_topology(self._world.client)
         count = sum(group.count for group in self._scenario.nodes)
         self._teller.tell(SCENARIO, f"{counted(count, 'node')} {verb(count, 'is', 'are')} there")

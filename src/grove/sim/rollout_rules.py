@@ -180,8 +180,15 @@ class RolloutRules:
             for pod in self._tables.pods.get(clique.metadata.uid, {}).values()
             if pod.is_active and not any(self._runs(pcs, clique, hashes, pod) for hashes in self._newest(pcs))
         ]
-        if old:
+        if old and not self._was_overtaken(pcs, clique):
             yield f"its update is called ended, but pod {old[0]} runs an older template"
+
+    def _was_overtaken(self, pcs: PodCliqueSet, clique: PodClique) -> bool:
+        """Another change took the turn from its replica; what arrived where it was going has ended all the same."""
+        own = clique.metadata.labels.get(labels.TEMPLATE_HASH)
+        pods = self._tables.pods.get(clique.metadata.uid, {}).values()
+        has_arrived = all(pod.metadata.labels.get(labels.TEMPLATE_HASH) == own for pod in pods if pod.is_active)
+        return has_arrived and turn_of(pcs) != _index_of(clique.metadata.labels)
 
     # The rules: a group
 

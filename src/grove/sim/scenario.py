@@ -255,8 +255,21 @@ def _step_complaints(path: str, step: Step) -> Iterator[str]:
         yield f"{path}.scale.replicas: {step.scale.replicas} is less than nothing; write 0 or more"
     if step.add is not None:
         yield from _node_complaints(f"{path}.add", step.add)
+    if step.faults is not None:
+        yield from _fault_complaints(f"{path}.faults", step.faults)
     if step.expect is not None:
         yield from _expect_complaints(f"{path}.expect", step.expect, parse_duration(step.at))
+
+
+def _fault_complaints(path: str, faults: FaultPlan) -> Iterator[str]:
+    for name, value in msgspec.structs.asdict(faults).items():
+        match value:
+            case (low, high) if not 0 <= low <= high:
+                yield f"{path}.{name}: [{low:g}, {high:g}] are no seconds from and to; write for example [0.1, 0.5]"
+            case float() if name == "creates_per_second" and value <= 0:
+                yield f"{path}.{name}: {value:g} creates nothing; write more than 0"
+            case float() if name != "creates_per_second" and not 0 <= value <= 1:
+                yield f"{path}.{name}: {value:g} is no probability; write 0 to 1"
 
 
 def _expect_complaints(path: str, expect: Expect, at: timedelta) -> Iterator[str]:

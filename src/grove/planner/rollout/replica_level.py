@@ -11,7 +11,7 @@ from grove.planner.actions import FreshLook, earliest
 from grove.planner.availability import clique_breach
 from grove.planner.blueprint import CliqueBlueprint, GroupBlueprint, ReplicaBlueprint
 from grove.planner.looks import look_at
-from grove.planner.recreation import Recreations, Unit
+from grove.planner.recreation import Recreations, Unit, look_at_scale
 from grove.planner.rollout.clique_level import CliqueRoll, gone_at, has_old_pods, lingering_pods, roll_clique
 from grove.planner.rollout.group_level import GroupRoll, UnitView, is_old, roll_group
 from grove.planner.rollout.waits import Wait, longest
@@ -86,6 +86,7 @@ def roll_replica(
         takes += [Unit(group=group.name, index=j) for j in roll.takes]
         if roll.needs_look:
             looks += _look_at_group(context, replica, group)
+    looks += [look_at_scale(context, replica, unit) for unit in takes]
     rolls: tuple[CliqueRoll | GroupRoll, ...] = (*cliques.values(), *groups.values())
     wait = longest(roll.wait for roll in rolls)
     return ReplicaRoll(

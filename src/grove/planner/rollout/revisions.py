@@ -137,10 +137,11 @@ def plan_revisions(snapshot: Snapshot, targets: Targets, retries: Retries) -> tu
     if targets.wanted is None:
         create = _create(snapshot, targets)
         return chain("revision", WHOLE_SET, (create,) if retries.allow(create.failure_key) else (), rank=Rank.FIRST)
-    highest = targets.revisions[-1]
+    highest = max((one.number for one in targets.revisions if one is not targets.wanted), default=0)
     actions: list[Action] = []
-    if targets.wanted is not highest:
-        actions.append(_renumber(targets.wanted, highest.number + 1))
+    # A create that was given up and arrived late has the number of the one that was made instead.
+    if highest >= targets.wanted.number:
+        actions.append(_renumber(targets.wanted, highest + 1))
     if len(targets.revisions) > KEPT_REVISIONS + 1:
         actions += _prune(snapshot, targets)
     return chain("revision", WHOLE_SET, tuple(actions), rank=Rank.FIRST)
