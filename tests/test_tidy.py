@@ -37,7 +37,7 @@ CLOCK_CALLS = re.compile(r"(?:date|datetime)\.(?:now|utcnow|today)|asyncio\.slee
 NO_HOMES = ("common", "helper", "helpers", "misc", "tools", "util", "utils")
 
 # What people start or import first; everything else must be needed by something.
-ENTRY_POINTS = ("grove.cli.main",)
+ENTRY_POINTS = ("grove.cli.entry",)
 # Nobody needs them yet: whoever adds a caller, or gives them up, shortens this list.
 WITHOUT_CALLER: tuple[str, ...] = ()
 

@@ -88,6 +88,8 @@ def test_the_values_of_the_chart_load() -> None:
     [
         ({"logLevel": "trace"}, 'logLevel: Unsupported value: "trace": supported values: "debug", "info", "error"'),
         ({"logFormat": "xml"}, 'logFormat: Unsupported value: "xml": supported values: "json", "text"'),
+        ({"runtimeClientConnection": {"qps": float("nan")}}, 'runtimeClientConnection.qps: Invalid value: "nan"'),
+        ({"runtimeClientConnection": {"qps": float("inf")}}, 'runtimeClientConnection.qps: Invalid value: "inf"'),
         ({"runtimeClientConnection": {"burst": -1}}, "runtimeClientConnection.burst: Invalid value: -1"),
         (
             {"runtimeClientConnection": {"contentType": "application/vnd.kubernetes.protobuf"}},
@@ -104,6 +106,15 @@ def test_the_values_of_the_chart_load() -> None:
             "server.webhooks.certProvisionMode: Unsupported value",
         ),
         ({"server": {"webhooks": {"secretName": ""}}}, "server.webhooks.secretName: Required value"),
+        ({"server": {"webhooks": {"secretName": "a/b"}}}, 'server.webhooks.secretName: Invalid value: "a/b"'),
+        (
+            {"leaderElection": {"enabled": True, "resourceName": "BAD NAME"}},
+            'leaderElection.resourceName: Invalid value: "BAD NAME"',
+        ),
+        (
+            {"leaderElection": {"enabled": True, "resourceNamespace": "a/b"}},
+            'leaderElection.resourceNamespace: Invalid value: "a/b"',
+        ),
         ({"controllers": {"podGang": {"concurrentSyncs": 0}}}, "controllers.podGang.concurrentSyncs: Invalid value: 0"),
         ({"network": {"autoMNNVLEnabled": True}}, "network.autoMNNVLEnabled: Forbidden: compute domains come later"),
         ({"scheduler": {"profiles": [{"name": "slurm"}]}}, 'scheduler.profiles[0].name: Unsupported value: "slurm"'),
@@ -159,6 +170,7 @@ def test_all_errors_are_told_at_once() -> None:
     ("text", "error"),
     [
         ("a: [", "not valid YAML"),
+        ("a: &x {b: *x}", "is nested too deeply, or in itself"),
         ("", "is not an object"),
         ("[]", "is not an object"),
         ("logLevel: info", "apiVersion: Required value"),

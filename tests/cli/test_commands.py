@@ -63,6 +63,13 @@ def test_status_of_a_set_is_its_tree(up: Up) -> None:
     assert "\x1b" not in said.out
 
 
+def test_one_set_is_not_looked_for_everywhere(up: Up) -> None:
+    said = up.grove("status", "chat", "-A")
+    assert (said.code, said.out, said.err) == (
+        2, "", "grove: --all-namespaces shows all sets; leave out chat, or say with -n where it is\n",
+    )  # fmt: skip
+
+
 def test_status_for_programs_is_json(up: Up) -> None:
     tree = up.grove("status", "chat", "--output", "json").json()
     assert (tree["name"], tree["phase"], tree["counts"]) == (
@@ -172,11 +179,24 @@ def test_logs_are_what_the_kubelet_kept(up: Up) -> None:
     assert missing.err == "grove: no pod 'nobody' in namespace 'default'; check the name, and -n\n"
 
 
-def test_the_log_of_a_pod_without_a_node_is_a_question_for_why(up: Up) -> None:
+def test_programs_read_a_log_line_by_line(up: Up) -> None:
+    name = pod_name(up)
+    started, ready = "container router started (simulated: no process runs)", "container router is ready"
+    lines = [json.loads(line) for line in up.grove("logs", name, "--output", "json").out.splitlines()]
+    assert lines == [{"line": started}, {"line": ready}]
+    assert up.grove("logs", name, "--tail", "0", "-o", "json").out == ""
+    follower = up.start("logs", "-f", name, "--tail", "1", "-o", "json")
+    assert follower.stdout is not None
+    assert json.loads(follower.stdout.readline()) == {"line": ready}
+    assert _interrupted(follower) == 130
+
+
+@pytest.mark.parametrize("follow", [(), ("--follow",)])
+def test_the_log_of_a_pod_without_a_node_is_a_question_for_why(up: Up, follow: tuple[str, ...]) -> None:
     spec = {"schedulingGates": [{"name": "example.com/hold"}], "containers": [{"name": "main", "image": "none"}]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "held"}, "spec": spec}
     up.grove("apply", "-f", "-", given=yaml.safe_dump(pod))
-    said = up.grove("logs", "held")
+    said = up.grove("logs", "held", *follow)
     assert (said.code, said.out) == (1, "")
     assert said.err == "grove: pod 'held' has no node yet; `grove why pod/held` says what it waits for\n"
 
@@ -220,15 +240,29 @@ def _interrupted(process: "subprocess.Popen[str]") -> int:
     return process.returncode
 
 
-def test_credentials_that_are_not_accepted_are_named_with_their_source(up: Up, tmp_path: Path) -> None:
+@pytest.mark.parametrize("watch", [(), ("--watch",)])
+def test_credentials_that_are_not_accepted_are_named_with_their_source(
+    up: Up, tmp_path: Path, watch: tuple[str, ...]
+) -> None:
     config = yaml.safe_load((up.folder / ".grove" / "kubeconfig").read_text())
     config["users"][0]["user"]["token"] = "wrong"
     (tmp_path / "config").write_text(yaml.safe_dump(config))
-    said = grove(tmp_path, "status", "--kubeconfig", "config")
+    said = grove(tmp_path, "status", "--kubeconfig", "config", *watch)
     assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
     assert said.err.endswith(
         "(from config) does not accept these credentials; renew them (`grove up` writes new ones)\n"
     )
+
+
+def test_a_server_that_nobody_vouches_for_is_not_called_stopped(up: Up, tmp_path: Path) -> None:
+    config = yaml.safe_load((up.folder / ".grove" / "kubeconfig").read_text())
+    del config["clusters"][0]["cluster"]["certificate-authority-data"]
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    said = grove(tmp_path, "status", "--kubeconfig", "config")
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert said.err.startswith("grove: cannot trust the certificate of https://127.0.0.1:")
+    reason = "unable to get local issuer certificate"
+    assert said.err.endswith(f" (from config): {reason}; take the certificate-authority of this very cluster\n")
 
 
 def test_a_credential_plugin_is_asked_who_we_are_and_heard_when_it_fails(up: Up, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The command line as scripts and people meet it: exit codes, one line per error, plain text, JSON, completion."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import yaml
 
 from grove.api.crds import custom_resource_definitions
 from grove.cli import main as command_line
-from tests.cli.console import GROVE, environment, grove
+from tests.cli.console import GROVE, ROOT, environment, grove
 
 
 def test_the_version_is_printed_for_people_and_for_programs(tmp_path: Path) -> None:
@@ -33,7 +34,8 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
     ("arguments", "line"),
     [
         (["statsu"], "grove: No such command 'statsu'. Did you mean 'status'? (see grove --help)"),
-        (["up", "--nodse", "3"], "grove: No such option: --nodse"),
+        (["up", "--nodse", "3"], "grove: No such option: --nodse (Possible options: --nodes) (see grove up --help)"),
+        (["rollout", "status"], "grove: Missing argument 'pcs/NAME'. (see grove rollout status --help)"),
         (["up", "--nodes", "many"], "grove: Invalid value for '--nodes'"),
         (["up", "--nodes", "-1"], "grove: Invalid value for '--nodes'"),
         (["up", "--port", "65536"], "grove: Invalid value for '--port'"),
@@ -52,7 +54,7 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
         (["status", "pod/x"], "grove: 'pod/x': status shows sets; "),
         (["apply"], "grove: Missing option '--filename'"),
         (["delete", "pcs/x", "--wait=maybe"], "grove: Invalid value for '--wait'"),
-        (["status", "--output", "yaml"], "grove: Invalid value for '--output'"),
+        (["status", "--output", "yaml"], "grove: Invalid value for '--output' / '-o': 'yaml' is not one of 'text', "),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], line: str) -> None:
@@ -66,6 +68,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list
     [
         (["status"], "grove: no cluster to talk to; start one with `grove up`, or name one with --kubeconfig or "),
         (["status", "--kubeconfig", "none"], "grove: none: no such file; check --kubeconfig\n"),
+        (["status", "--kubeconfig", "."], "grove: .: is a folder, not a file; check --kubeconfig\n"),
         (
             ["apply", "-f", "none.yaml"],
             "grove: none.yaml: cannot be read (No such file or directory); check the path\n",
@@ -78,6 +81,33 @@ def test_a_failure_is_one_line_and_exit_code_1(tmp_path: Path, arguments: list[s
     said = grove(tmp_path, *arguments)
     assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
     assert said.err.startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "words"),
+    [
+        pytest.param(
+            ">/dev/full", 1,
+            "grove: what this says cannot be written (No space left on device); make room, and try again\n",
+            id="full",
+        ),
+        pytest.param(">&-", 0, "", id="closed"),
+        pytest.param("2>&- >&-", 0, "", id="all closed"),
+    ],
+)  # fmt: skip
+def test_output_that_takes_nothing_is_no_bug(tmp_path: Path, output: str, code: int, words: str) -> None:
+    said = subprocess.run(
+        ["sh", "-c", f'"$0" version {output}', str(GROVE)],
+        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (said.returncode, said.stdout, said.stderr) == (code, "", words)
+
+
+def test_signs_that_an_encoding_lacks_are_replaced(tmp_path: Path) -> None:
+    scenario = ROOT / "examples" / "scenarios" / "node-loss-at-group-level.yaml"
+    said = grove(tmp_path, "sim", str(scenario), env={"PYTHONIOENCODING": "ascii"})
+    assert (said.code, said.err) == (0, "")
+    assert "\n?? replica 0 " in said.out
 
 
 @pytest.mark.parametrize(
@@ -155,3 +185,20 @@ def test_a_shell_is_told_how_to_complete_commands(tmp_path: Path, typed: str, co
     place = str(len(typed.split(" ")) - 1)
     asked = {"_GROVE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": place}
     assert grove(tmp_path, env=asked).out.split() == completed
+
+
+def test_ctrl_c_is_understood_while_it_still_loads(tmp_path: Path) -> None:
+    impatient = (
+        "import sys\n"
+        "class Impatient:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Impatient())\n"
+        "from grove.cli.entry import main\n"
+        "sys.exit(main())\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", impatient],
+        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (said.returncode, said.stdout, said.stderr) == (130, "", "")

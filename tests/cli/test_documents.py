@@ -49,6 +49,21 @@ def _written(folder: Path, content: str | bytes) -> Path:
             "metadata.name 3 is not a text",
             id="a number as name",
         ),
+        pytest.param(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: [b]}\n",
+            "metadata.namespace ['b'] is not a text",
+            id="a list as namespace",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a, annotations: b}\n",
+            "metadata.annotations has no keys; write them as KEY: VALUE",
+            id="annotations without keys",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: [b]}\n",
+            "metadata.labels has no keys; write them as KEY: VALUE",
+            id="labels without keys",
+        ),
     ],
 )
 def test_what_is_no_manifest_is_named_in_one_line(tmp_path: Path, content: str | bytes, words: str) -> None:

@@ -52,6 +52,8 @@ def test_a_configuration_of_ones_own_is_installed_word_for_word(tmp_path: Path) 
         (["--replicas", "0"], 2, "grove: Invalid value for '--replicas'"),
         (["--namespace", "No Name"], 2, "grove: --namespace No Name: not a name of a namespace"),
         (["--ca-bundle", "ca.crt"], 1, "grove: a CA bundle is for certificates of your own"),
+        (["--ca-bundle", "empty"], 1, "grove: empty: holds no certificate in PEM"),
+        (["--config", "empty"], 2, "grove: empty: is not an object; begin it with apiVersion"),
         (["--config", "single.yaml"], 1, "grove: 2 replicas need leaderElection.enabled: true"),
     ],
 )
@@ -59,6 +61,7 @@ def test_what_could_not_work_is_refused_in_one_line(
     tmp_path: Path, arguments: list[str], code: int, words: str
 ) -> None:  # fmt: skip
     (tmp_path / "ca.crt").write_text("x")
+    (tmp_path / "empty").write_text("")
     (tmp_path / "single.yaml").write_text(DEFAULT_CONFIGURATION.replace("true", "false"))
     said = grove(tmp_path, "manifests", *arguments)
     assert (said.code, said.out, said.err.count("\n")) == (code, "", 1)
@@ -81,6 +84,14 @@ def test_certificates_and_manifests_of_a_manual_installation_fit_together(tmp_pa
     said = grove(tmp_path, "manifests", "--config", "manual.yaml", "--ca-bundle", "ca.crt", "--namespace", "here")
     webhooks = [webhook for one in documents(said.out) for webhook in one.get("webhooks", ())]
     assert {webhook["clientConfig"]["caBundle"] for webhook in webhooks} == {secret["data"]["ca.crt"]}
+
+
+def test_a_secret_that_no_cluster_would_take_is_not_made(tmp_path: Path) -> None:
+    said = grove(tmp_path, "webhook-certs", "--secret", "No Name")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == (
+        "grove: --secret No Name: not a name of a Secret; write for example grove-webhook-server-cert\n"
+    )
 
 
 def test_every_call_makes_another_certificate(tmp_path: Path) -> None:

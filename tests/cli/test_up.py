@@ -3,6 +3,7 @@
 import signal
 import socket
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -31,7 +32,17 @@ spec:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.fixture
+def hangup(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What processes that are started now do when their terminal is closed."""
+    before = signal.signal(signal.SIGHUP, request.param)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
+@pytest.mark.parametrize("hangup", [signal.SIG_DFL], indirect=True)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_ends_cleanly_and_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     with Up(tmp_path) as up:
         kubeconfig = tmp_path / ".grove" / "kubeconfig"
@@ -39,6 +50,15 @@ def test_it_ends_cleanly_and_leaves_nothing_behind(tmp_path: Path, number: signa
         said = up.end(number)
     assert (said.code, said.err) == (0, "")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("hangup")
+@pytest.mark.parametrize("hangup", [signal.SIG_IGN], indirect=True)
+def test_started_with_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
+    with Up(tmp_path) as up:
+        up.process.send_signal(signal.SIGHUP)
+        assert up.grove("status").out == "no PodCliqueSets in namespace default\n"
+        assert up.end().code == 0
 
 
 def test_it_ends_while_others_are_watching(tmp_path: Path) -> None:

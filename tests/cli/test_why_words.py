@@ -252,6 +252,22 @@ def test_a_set_without_an_operator_says_that_nobody_acts() -> None:
     ]
 
 
+def test_a_set_that_is_deleted_without_an_operator_says_that_nobody_acts() -> None:
+    async def story(world: World) -> str:
+        manifest: JsonObject = yaml.safe_load(WORKLOAD1.read_text())
+        manifest["metadata"]["finalizers"] = [labels.SET_FINALIZER]
+        await world.apply(manifest)
+        await world.delete(PODCLIQUESETS, "workload1")
+        await world.clock.sleep(30)
+        return "pcs/workload1"
+
+    assert why(10, story, operator=None).splitlines() == [
+        "The set is being deleted, 0 pods of it still there.",
+        "Nobody has acted on it since it was deleted 30 s ago.",
+        "Next: start the operator; or let the set go without one, as docs/install.md says under Uninstall.",
+    ]
+
+
 def test_a_set_that_is_held_by_a_finalizer_names_it() -> None:
     async def story(world: World) -> str:
         manifest: JsonObject = yaml.safe_load(WORKLOAD1.read_text())

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from grove.clock import Clock
 from grove.controller.app import Controller
-from grove.controller.health import Health
+from grove.controller.health import Health, advice
 from grove.controller.meter import Asked, OverheardTransport
 from grove.controller.pages import Page, Pages, Query
 from grove.errors import UserError
@@ -80,6 +80,43 @@ def test_a_kind_that_cannot_be_listed_is_named_and_said_once(error: ApiError, ad
         ("can list podgangs again", "info"),
     ]
     assert (logged[0]["code"], logged[0]["reason"]) == (error.code, error.reason)
+
+
+def test_a_kind_that_can_be_listed_but_not_watched_is_said_once() -> None:
+    """A role that is too small by one verb: every attempt to watch begins with a list, which goes well."""
+    health = Health()
+    forbidden = ApiError(403, "Forbidden", "podgangs is forbidden")
+
+    async def lines() -> list[str]:
+        return (await health.pages()["/readyz"]({})).body.decode().splitlines()
+
+    with capture_logs() as logged:
+        for _ in range(3):
+            health.followed(Asked("list", "podgangs"), None)
+            health.followed(Asked("watch", "podgangs"), forbidden)
+            assert run_virtual(lines())[2:] == [f"podgangs: {forbidden}; {advice(forbidden)}"]
+        health.followed(Asked("list", "podgangs"), None)
+        health.followed(Asked("watch", "podgangs"), None)
+    assert run_virtual(lines())[2:] == []
+    assert [line["event"] for line in logged] == ["cannot watch podgangs", "can watch podgangs again"]
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_what_a_server_does_not_offer_is_no_trouble(code: int) -> None:
+    """A real one has no check of a gang scheduler, and mostly no native gangs: nobody has to install anything."""
+
+    async def main() -> None:
+        watched = Watched()
+        async with watched.world as world:
+            world.operator.refuse(
+                lambda request: not plural_of(request), ApiError(code, "Refused", "no such page for you")
+            )
+            await world.clock.sleep(60)
+            assert await watched.ready() == (200, ["ok", "leader: this process"])
+
+    with capture_logs() as logged:
+        run_virtual(main())
+    assert logged == []
 
 
 def test_a_server_that_asks_for_patience_has_not_got_over_its_trouble() -> None:
@@ -181,3 +218,13 @@ def test_a_port_that_is_taken_names_the_key_to_change() -> None:
         taken.listen()
         with pytest.raises(UserError, match=r"choose another server\.metrics\.port"):
             asyncio.run(main(taken.getsockname()[1]))
+
+
+def test_an_address_that_is_not_of_this_machine_is_not_called_a_port() -> None:
+    async def main() -> None:
+        # Of those that stand for no machine.
+        async with Pages({}, "192.0.2.1", 0, "server.metrics.port"):
+            raise AssertionError("it cannot be had")
+
+    with pytest.raises(UserError, match=r"192\.0\.2\.1.*correct the address that belongs to server\.metrics\.port"):
+        asyncio.run(main())

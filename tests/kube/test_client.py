@@ -264,6 +264,15 @@ def test_an_error_says_when_to_come_back(answer: Response, retry_after: float | 
     assert caught.value.retry_after == retry_after
 
 
+def test_a_kind_that_is_not_installed_is_told_in_one_way() -> None:
+    """Of a group that it does not know, a real server says so without an object."""
+    with pytest.raises(ApiError, match=r"^404 NotFound: the server could not find the requested resource$"):
+        ask(
+            ScriptedTransport([Response(status=404, body=b"404 page not found\n")]),
+            lambda client: client.get(PODS, "default", "a"),
+        )
+
+
 def test_an_error_page_of_a_proxy_is_quoted() -> None:
     with pytest.raises(ApiError, match="502 : GET /api/v1/namespaces/default/pods/a: <html>bad gateway"):
         ask(

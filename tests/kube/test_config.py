@@ -213,6 +213,10 @@ def test_secrets_do_not_show_when_an_access_is_printed(folder: Path) -> None:
         (kubeconfig(cluster={"proxy-url": "p.example:3128"}), "proxy-url is not a URL of an http or https proxy"),
         (kubeconfig(user={"auth-provider": {"name": "gcp"}}), "has an auth-provider, which Kubernetes removed"),
         (kubeconfig(user={"username": "me", "password": "x"}), "has a password, which Kubernetes no longer accepts"),
+        (
+            kubeconfig(user={"client-certificate-data": encoded("CERT")}),
+            "has a client-certificate and no client-key; add it",
+        ),
         (kubeconfig(cluster={"certificate-authority-data": "?"}), "certificate-authority-data is not base64"),
         (kubeconfig(cluster={"certificate-authority": "none"}), "certificate-authority "),
     ],

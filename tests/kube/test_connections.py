@@ -76,8 +76,19 @@ def test_a_server_is_checked_by_the_name_that_we_are_told_to_expect() -> None:
 
 
 def test_a_server_of_another_authority_is_not_talked_to() -> None:
-    with pytest.raises(ConnectionLost, match="certificate verify failed"):
+    with pytest.raises(ConnectionLost, match="certificate verify failed") as caught:
         send(Authority().context(), certificate_authority=Authority().pem)
+    # These words go to people as they are: on a terminal, in the operator's log and on its page of readiness.
+    assert "ssl:" not in caught.value.message
+
+
+def test_nobody_at_an_address_is_told_without_the_settings_of_our_connection() -> None:
+    async def main() -> None:
+        async with connected(access_to("https://127.0.0.1:1")) as transport:
+            await transport.send(GET)
+
+    with pytest.raises(ConnectionLost, match=r"Cannot connect to host 127\.0\.0\.1:1 \["):
+        asyncio.run(main())
 
 
 def test_a_server_that_speaks_no_tls_is_an_error_and_no_secret_is_sent() -> None:

@@ -65,6 +65,11 @@ def test_a_gang_with_a_missing_or_gated_minimum_is_not_tried() -> None:
     ]
 
 
+def test_one_pod_is_not_called_pods() -> None:
+    _, waiting = decide(nodes(9), gang("g", group("a", 1, 0, behind_our_gate=pods("gated", 1)), group("b", 1, 1)))
+    assert set(waiting.values()) == {"waits for its gang: a needs 1 pod, 0 can be placed, 1 still gated"}
+
+
 def scaled(name: str, *, base_is_scheduled: bool = False) -> GangDemand:
     gated = group(name, 2, behind_our_gate=pods(name, 2))
     return gang(name, gated, base="base", base_is_scheduled=base_is_scheduled)

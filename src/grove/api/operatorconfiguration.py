@@ -19,6 +19,7 @@ import yaml
 from grove.api.durations import DurationError, parse_duration
 from grove.api.fielderrors import FieldError, forbidden, invalid, not_supported, required
 from grove.api.meta import Wire
+from grove.api.validation.syntax import dns_subdomain_complaint
 from grove.errors import UserError
 
 API_VERSION = "operator.config.grove.io/v1alpha1"
@@ -176,7 +177,10 @@ class OperatorConfiguration(Wire):
 
 def read_configuration(text: str) -> tuple[OperatorConfiguration, tuple[str, ...]]:
     """The configuration and its warnings. Raises `ConfigurationError`, which names every wrong key by its path."""
-    content = _without_absent(_content(text))
+    try:
+        content = _without_absent(_content(text))
+    except RecursionError as error:
+        raise ConfigurationError("is nested too deeply, or in itself; correct it") from error
     _demand(_errors_of_kind(content))
     try:
         configuration = msgspec.convert(content, OperatorConfiguration)
@@ -244,6 +248,8 @@ def _supported(path: str, value: str, supported: tuple[str, ...]) -> Iterator[Fi
 
 def _connection_errors(connection: ClientConnection) -> Iterator[FieldError]:
     path = "runtimeClientConnection"
+    if not math.isfinite(connection.qps):
+        yield invalid(f"{path}.qps", str(connection.qps), "must be a number; 0 is no limit")
     if connection.burst < 0:
         yield invalid(f"{path}.burst", connection.burst, "must not be negative")
     for key, value in (
@@ -276,8 +282,9 @@ def _election_errors(election: LeaderElection) -> Iterator[FieldError]:
             detail = "must be longer than retryPeriod, so that a renewal may be tried again"
             yield invalid(f"{path}.renewDeadline", election.renew_deadline, detail)
     yield from _supported(f"{path}.resourceLock", election.resource_lock, ("leases",))
-    if not election.resource_name:
-        yield required(f"{path}.resourceName", "the name of the Lease")
+    yield from _name_errors(f"{path}.resourceName", election.resource_name, "the name of the Lease")
+    if election.resource_namespace:
+        yield from _name_errors(f"{path}.resourceNamespace", election.resource_namespace, "")
 
 
 def _server_errors(server: Server) -> Iterator[FieldError]:
@@ -285,8 +292,15 @@ def _server_errors(server: Server) -> Iterator[FieldError]:
     yield from _port_errors("server.healthProbes.port", server.health_probes.port)
     yield from _port_errors("server.metrics.port", server.metrics.port)
     yield from _supported("server.webhooks.certProvisionMode", server.webhooks.cert_provision_mode, PROVISION_MODES)
-    if not server.webhooks.secret_name:
-        yield required("server.webhooks.secretName", "the name of the Secret that holds the certificates")
+    what = "the name of the Secret that holds the certificates"
+    yield from _name_errors("server.webhooks.secretName", server.webhooks.secret_name, what)
+
+
+def _name_errors(path: str, name: str, what: str) -> Iterator[FieldError]:
+    if not name:
+        yield required(path, what)
+    elif complaint := dns_subdomain_complaint(name):
+        yield invalid(path, name, complaint)
 
 
 def _port_errors(path: str, port: int) -> Iterator[FieldError]:

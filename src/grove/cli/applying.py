@@ -178,12 +178,12 @@ def _status_of(response: Response) -> _Status:
 def _refusal(document: Document, request: Request, response: Response) -> Exception:
     status = _status_of(response)
     what = f"{document.place}: {document.kind} {document.name}"
-    if response.status == 404:
-        return Refused(f"{what}: {status.message}; check apiVersion, kind and namespace")
     if response.status not in (400, 403, 409, 413, 415, 422):
         try:
             check(request, response)
         except ApiError as error:
+            if error.is_not_found:
+                return Refused(f"{what}: {error.message}; check apiVersion, kind and namespace")
             return error
     causes = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in _causes(status)]
     if not causes:

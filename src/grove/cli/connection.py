@@ -57,11 +57,13 @@ def _in_words(error: ApiError, access: Access) -> UserError:
     if isinstance(error, NoCredentials):
         return UserError(f"{access.source}: {error.message}")
     if isinstance(error, ConnectionLost):
-        # What aiohttp says of its own TLS settings helps nobody.
-        why = re.sub(r" ssl:(<[^>]*>|\w+)", "", error.message)
-        return UserError(f"cannot reach {where}: {why}; is the cluster running? `grove up` starts one")
+        if untrusted := re.search(r"certificate verify failed: (.*?) \(_ssl", error.message):
+            hint = "take the certificate-authority of this very cluster"
+            return UserError(f"cannot trust the certificate of {where}: {untrusted[1]}; {hint}")
+        return UserError(f"cannot reach {where}: {error.message}; is the cluster running? `grove up` starts one")
     if error.code == 401:
         return UserError(f"{where} does not accept these credentials; renew them (`grove up` writes new ones)")
     if error.code == 404 and "could not find the requested resource" in error.message:
-        return UserError(f"{where} does not know Grove's kinds; install them: grove crds | kubectl apply -f -")
+        hint = "install them: grove crds | kubectl apply --server-side -f -"
+        return UserError(f"{where} does not know Grove's kinds; {hint}")
     return UserError(f"{error.message} ({error.code} from {access.server})")

@@ -1,19 +1,22 @@
 """`grove delete pcs/NAME`."""
 
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from grove.cli.options import Context, Kubeconfig, Namespace, Output, Target, parse_target
-from grove.cli.output import Format, say, say_json
+from grove.cli.output import Format, say, say_error, say_json
 from grove.errors import UserError
 
 if TYPE_CHECKING:
     from grove.cli.connection import Connection
 
 LOOK_SECONDS = 0.2
+# An operator that lives lets go within moments; the next leader begins half a minute after the last one died.
+PATIENCE_SECONDS = 30.0
 
 
 class Wait(StrEnum):
@@ -67,7 +70,11 @@ async def _delete_one(connection: "Connection", target: Target, is_waiting: bool
             raise UserError(f"no {target} in namespace {namespace!r}; check the name, and -n") from error
         raise
     left = await connection.client.delete(resource, namespace, target.name, uid=uid)
+    patient_until = connection.clock.monotonic() + PATIENCE_SECONDS
     while is_waiting and left is not None and left.metadata.uid == uid:
+        if connection.clock.monotonic() >= patient_until:
+            patient_until = inf
+            say_error(f"{target} is still there; `grove why {target}` says what it waits for")
         await connection.clock.sleep(LOOK_SECONDS)
         try:
             left = await connection.client.get(resource, namespace, target.name)

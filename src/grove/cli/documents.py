@@ -115,6 +115,11 @@ def _objects(place: str, body: Any) -> Iterator[Document]:
         raise UserError(f"{place}: {body['kind']} has no metadata.name; add it")
     if not isinstance(metadata["name"], str):
         raise UserError(f"{place}: metadata.name {metadata['name']!r} is not a text; put it in quotes")
+    if not isinstance(metadata.get("namespace") or "", str):
+        raise UserError(f"{place}: metadata.namespace {metadata['namespace']!r} is not a text; put it in quotes")
+    for field in ("labels", "annotations"):
+        if not isinstance(metadata.get(field) or {}, dict):
+            raise UserError(f"{place}: metadata.{field} has no keys; write them as KEY: VALUE")
     yield Document(place=place, body=body)
 
 

@@ -15,7 +15,7 @@ def log_to_stderr(*, level: str, is_json: bool) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
             structlog.processors.format_exc_info,
-            *(_as_json() if is_json else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]),
+            *(_as_json() if is_json else _as_text()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         # Looked up at every line: tests and terminals may replace it.
@@ -25,6 +25,10 @@ def log_to_stderr(*, level: str, is_json: bool) -> None:
 
 def _as_json() -> list[structlog.typing.Processor]:
     return [_in_order, structlog.processors.JSONRenderer(serializer=_encode)]
+
+
+def _as_text() -> list[structlog.typing.Processor]:
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), timestamp_key="time")]
 
 
 def _in_order(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:

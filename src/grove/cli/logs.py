@@ -1,13 +1,17 @@
 """`grove logs POD`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from grove.cli.options import Context, Kubeconfig, Namespace, UsageError, checked_name, parse_target
-from grove.cli.output import say, say_part
+from grove.cli.options import Context, Kubeconfig, Namespace, Output, bare_name
+from grove.cli.output import Format, say_json_line, say_part
 from grove.errors import UserError
+
+if TYPE_CHECKING:
+    from grove.kube.transport import Request, Transport
 
 # How a server answers for a pod that nobody runs.
 NOTHING_YET = 204
@@ -26,21 +30,13 @@ def logs(
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     context: Context = "",
+    output: Output = Format.TEXT,
 ) -> None:
     """Print what a pod wrote."""
     from grove.cli.connection import run
 
-    run(_logs(_bare(pod), container, follow, tail, namespace, kubeconfig, context))
-
-
-def _bare(pod: str) -> str:
-    """`pod/NAME` is what `grove status` prints, so it is understood as well."""
-    if "/" not in pod:
-        return checked_name(pod)
-    target = parse_target(pod)
-    if target.kind != "pod":
-        raise UsageError(f"{pod!r}: logs are those of pods; `grove status` lists them")
-    return target.name
+    name = bare_name(pod, "pod", otherwise="logs are those of pods; `grove status` lists them")
+    run(_logs(name, container, follow, tail, namespace, kubeconfig, context, output))
 
 
 async def _logs(
@@ -51,6 +47,7 @@ async def _logs(
     namespace: str,
     kubeconfig: Path | None,
     context: str,
+    output: Format,
 ) -> None:
     from grove.api.resources import PODS
     from grove.cli.connection import connect
@@ -63,17 +60,34 @@ async def _logs(
         path = PODS.path(connection.namespace, pod, "log")
         request = Request(method="GET", path=path, query={key: value for key, value in query.items() if value})
         try:
-            if follow:
-                async with connection.transport.stream(request) as lines:
-                    async for line in lines:
-                        say(line.decode(errors="replace"))
-            else:
-                response = await connection.transport.send(request)
-                check(request, response)
-                if response.status == NOTHING_YET:
-                    raise UserError(f"pod {pod!r} has no node yet; `grove why pod/{pod}` says what it waits for")
-                say_part(response.body.decode(errors="replace"))
+            if follow and await _follow(connection.transport, request, output):
+                return
+            # A stream does not tell whether it was empty because nobody runs the pod.
+            once = msgspec.structs.replace(request, query={k: v for k, v in request.query.items() if k != "follow"})
+            response = await connection.transport.send(once)
+            check(once, response)
+            if response.status == NOTHING_YET:
+                raise UserError(f"pod {pod!r} has no node yet; `grove why pod/{pod}` says what it waits for")
+            _say_log(response.body.decode(errors="replace"), output)
         except ApiError as error:
             if not error.is_not_found:
                 raise
             raise UserError(f"no pod {pod!r} in namespace {connection.namespace!r}; check the name, and -n") from error
+
+
+async def _follow(transport: "Transport", request: "Request", output: Format) -> bool:
+    """Until the log ends; was there any?"""
+    is_said = False
+    async with transport.stream(request) as lines:
+        async for line in lines:
+            _say_log(line.decode(errors="replace") + "\n", output)
+            is_said = True
+    return is_said
+
+
+def _say_log(text: str, output: Format) -> None:
+    if output is Format.TEXT:
+        say_part(text)
+    else:
+        for line in text.removesuffix("\n").split("\n") if text else ():
+            say_json_line({"line": line})

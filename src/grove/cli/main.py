@@ -3,6 +3,7 @@
 Starting must be quick, so a command's file imports what it works with only when the command runs.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from grove.cli import (
     why,
 )
 from grove.cli.options import UsageError
-from grove.cli.output import say_error
+from grove.cli.output import prepare_output, say_error
 from grove.errors import UserError
 
 DEBUG = "GROVE_DEBUG"
@@ -84,6 +85,7 @@ class ClickError(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 failure, 2 wrong usage, 130 interrupted. Errors are one line that says what to do."""
+    prepare_output()
     try:
         done = app(args=None if arguments is None else list(arguments), prog_name="grove", standalone_mode=False)
         return done if isinstance(done, int) else 0
@@ -112,6 +114,9 @@ def _exit_code(error: BaseException) -> int:
             # The reader, such as `head`, has seen enough. Python must not complain when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
+        case OSError(errno=errno.ENOSPC):
+            what = error.filename or "what this says"
+            return _fail(f"{what} cannot be written ({error.strerror}); make room, and try again", 1)
         case ClickError():
             return _fail_usage(error)
         case _:
@@ -129,8 +134,16 @@ def _fail_usage(error: ClickError) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         say_error(message)
     else:
-        _fail(f"{' '.join(message.split())} (see grove --help)", error.exit_code)
+        # Half of this sentence is that of the library which checks values.
+        words = " ".join(message.split()).replace(": Value error, ", ": ")
+        _fail(f"{words} (see {_command_of(error)} --help)", error.exit_code)
     return error.exit_code
+
+
+def _command_of(error: ClickError) -> str:
+    """The one that was used wrongly, with those above it."""
+    context = getattr(error, "ctx", None)
+    return "grove" if context is None else str(context.command_path)
 
 
 def _show_trace() -> None:

@@ -25,6 +25,8 @@ PriorityClass = Annotated[
     str, typer.Option("--priority-class", help="Of the operator's pods; empty: none.", metavar="NAME")
 ]
 
+PEM = "-----BEGIN CERTIFICATE-----"
+
 
 def manifests(
     namespace: Home = "grove-system",
@@ -38,20 +40,27 @@ def manifests(
     """Print all that an installation needs: `grove manifests | kubectl apply --server-side -f -`."""
     from importlib.metadata import version
 
+    from grove.api.operatorconfiguration import ConfigurationError
     from grove.api.validation.syntax import dns_label_complaint
     from grove.installation.objects import installation_objects
     from grove.installation.settings import DEFAULT_CONFIGURATION, plan_installation
 
     if dns_label_complaint(namespace):
         raise UsageError(f"--namespace {namespace}: not a name of a namespace; write for example grove-system")
-    installation, warnings = plan_installation(
-        namespace=namespace,
-        image=image or f"grove-operator:{version('grove')}",
-        replicas=replicas,
-        priority_class=priority_class,
-        ca_bundle=base64.b64encode(_read(ca_bundle).encode()).decode() if ca_bundle else "",
-        configuration_text=_read(config) if config else DEFAULT_CONFIGURATION,
-    )
+    bundle = _read(ca_bundle) if ca_bundle else ""
+    try:
+        installation, warnings = plan_installation(
+            namespace=namespace,
+            image=image or f"grove-operator:{version('grove')}",
+            replicas=replicas,
+            priority_class=priority_class,
+            ca_bundle=base64.b64encode(bundle.encode()).decode(),
+            configuration_text=_read(config) if config else DEFAULT_CONFIGURATION,
+        )
+    except ConfigurationError as error:
+        raise UsageError(f"{config}: {error}") from error
+    if ca_bundle and PEM not in bundle:
+        raise UserError(f"{ca_bundle}: holds no certificate in PEM; give that of the authority, or leave it out")
     for warning in warnings:
         say_error(f"grove: warning: {config}: {warning}")
     print_objects(

@@ -54,6 +54,19 @@ def parse_target(text: str) -> Target:
     return Target(kind, checked_name(name))
 
 
+def bare_name(text: str, kind: str, *, otherwise: str) -> str:
+    """The name of one object of this kind: `pcs/chat` is what we print, `chat` what is meant.
+
+    `otherwise` tells what to do with an object of another kind.
+    """
+    if "/" not in text:
+        return checked_name(text)
+    target = parse_target(text)
+    if target.kind != kind:
+        raise UsageError(f"{text!r}: {otherwise}")
+    return target.name
+
+
 def checked_name(text: str) -> str:
     """The name of an object or a namespace; raises `UsageError` for what can be none."""
     if not _NAME.fullmatch(text):

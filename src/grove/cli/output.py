@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -49,6 +50,15 @@ class Cell(msgspec.Struct, frozen=True):
 Row = tuple[Cell, ...]
 
 GAP = "  "
+
+
+def prepare_output() -> None:
+    """A reader who closed our output, or whose encoding lacks a sign of a tree, is no reason to fail."""
+    # Python has none at all where the shell closed it: `>&-`.
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def is_terminal() -> bool:

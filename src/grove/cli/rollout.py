@@ -13,8 +13,7 @@ from grove.cli.options import (
     Namespace,
     Output,
     UsageError,
-    checked_name,
-    parse_target,
+    bare_name,
     parse_timeout,
 )
 from grove.cli.output import Format, is_terminal, say, say_error, say_json, say_part, say_rows, screen, width
@@ -75,7 +74,7 @@ def status(
         timeout_seconds=parse_timeout(timeout),
         revision=revision,
     )
-    run(_status(_bare(name), wishes, namespace, kubeconfig, context, output))
+    run(_status(_set_name(name), wishes, namespace, kubeconfig, context, output))
 
 
 @app.command()
@@ -90,7 +89,7 @@ def history(
     """List the revisions of a set: what each changed, and how many replicas run it."""
     from grove.cli.connection import run
 
-    run(_history(_bare(name), revision, namespace, kubeconfig, context, output))
+    run(_history(_set_name(name), revision, namespace, kubeconfig, context, output))
 
 
 @app.command()
@@ -114,17 +113,12 @@ def undo(
     if timeout and not wait:
         raise UsageError("--timeout: says how long to --wait; add that, or leave this out")
     wishes = Wishes(timeout_seconds=parse_timeout(timeout)) if wait else None
-    run(_undo(_bare(name), to_revision, dry_run, wishes, namespace, kubeconfig, context, output))
+    run(_undo(_set_name(name), to_revision, dry_run, wishes, namespace, kubeconfig, context, output))
 
 
-def _bare(name: str) -> str:
-    """`pcs/chat` is what we print, `chat` what is meant."""
-    if "/" not in name:
-        return checked_name(name)
-    target = parse_target(name)
-    if target.kind != "podcliqueset":
-        raise UsageError(f"{name!r}: sets are updated, and their parts with them; give the name of its set")
-    return target.name
+def _set_name(text: str) -> str:
+    otherwise = "sets are updated, and their parts with them; give the name of its set"
+    return bare_name(text, "podcliqueset", otherwise=otherwise)
 
 
 # --- status ----------------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ CONTEXT = "current-context: grove"
 
 
 def serve(wishes: Wishes) -> None:
-    """Until Ctrl-C or SIGTERM."""
+    """Until Ctrl-C, SIGTERM, or the end of the terminal."""
     documents = [document for path in wishes.files for document in read_documents(path)]
     _check_kubeconfig(wishes.kubeconfig)
     with ExitStack() as stack:
@@ -54,7 +54,7 @@ def serve(wishes: Wishes) -> None:
 async def _serve(wishes: Wishes, documents: list[Document], data_dir: DataDir | None) -> None:
     clock = LoopClock.starting_now()
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _ending_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     kept = None if data_dir is None else describe(data_dir)
     identity = identity_of(data_dir, clock)
@@ -69,6 +69,14 @@ async def _serve(wishes: Wishes, documents: list[Document], data_dir: DataDir | 
                 for line in told_changes(changes) if wishes.output is Format.TEXT else ():
                     say(line)
                 await _inhabit(cluster, clock, wishes, documents, stop)
+
+
+def _ending_signals() -> Iterator[signal.Signals]:
+    yield signal.SIGINT
+    yield signal.SIGTERM
+    # The terminal was closed. Who started us with `nohup` does not want us to hear of it.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        yield signal.SIGHUP
 
 
 async def _inhabit(

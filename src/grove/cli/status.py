@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grove.cli.options import Context, Kubeconfig, Namespace, Output
+from grove.cli.options import Context, Kubeconfig, Namespace, Output, UsageError, bare_name
 from grove.cli.output import Format, say, say_json, say_rows
 from grove.errors import UserError
 
@@ -31,19 +31,11 @@ def status(
     """Show sets: replicas, gangs, groups, cliques and pods."""
     from grove.cli.connection import run
 
-    run(_status(_bare(name), watch, all_namespaces, namespace, kubeconfig, context, output))
-
-
-def _bare(name: str) -> str:
-    """`pcs/chat` is what we print, so it is understood as well."""
-    from grove.cli.options import UsageError, checked_name, parse_target
-
-    if "/" not in name:
-        return checked_name(name) if name else name
-    target = parse_target(name)
-    if target.kind != "podcliqueset":
-        raise UsageError(f"{name!r}: status shows sets; ask `grove why {name}`, or give the name of its set")
-    return target.name
+    if name and all_namespaces:
+        raise UsageError(f"--all-namespaces shows all sets; leave out {name}, or say with -n where it is")
+    otherwise = f"status shows sets; ask `grove why {name}`, or give the name of its set"
+    wanted = bare_name(name, "podcliqueset", otherwise=otherwise) if name else ""
+    run(_status(wanted, watch, all_namespaces, namespace, kubeconfig, context, output))
 
 
 async def _status(
@@ -58,7 +50,7 @@ async def _status(
     from grove.cli.connection import connect
 
     async with connect(kubeconfig, context, namespace) as connection:
-        where = "" if all_namespaces and not name else connection.namespace
+        where = "" if all_namespaces else connection.namespace
         if watch:
             await _watch(connection, where, name, output)
         elif name:
@@ -109,7 +101,8 @@ async def _watch(connection: "Connection", namespace: str, name: str, output: Fo
 
     followed = _followed(connection, namespace, name)
     # The first look finds out at once what a watch would try again and again: no such set, no such cluster.
-    if name and not await followed.look_once():
+    found = await followed.look_once()
+    if name and not found:
         raise UserError(f"no PodCliqueSet {name!r} in namespace {namespace!r}; `grove status -A` lists all")
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(followed.run())

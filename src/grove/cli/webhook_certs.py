@@ -24,11 +24,13 @@ def webhook_certs(
     """Print a Secret with a new authority and a certificate of the webhooks, good for a year."""
     from grove.admission.app import WebhookOptions, certificate_names
     from grove.admission.certificates import AUTHORITY_KEY, Due, KeyMaterial, Lifetimes, data_of, renewed
-    from grove.api.validation.syntax import dns_label_complaint
+    from grove.api.validation.syntax import dns_label_complaint, dns_subdomain_complaint
     from grove.installation.labels import object_metadata
 
     if dns_label_complaint(namespace):
         raise UsageError(f"--namespace {namespace}: not a name of a namespace; write for example grove-system")
+    if dns_subdomain_complaint(secret):
+        raise UsageError(f"--secret {secret}: not a name of a Secret; write for example grove-webhook-server-cert")
     names = certificate_names(WebhookOptions(host="", port=0, namespace=namespace, secret_name=secret))
     nothing = KeyMaterial(certificate=b"", key=b"", authorities=b"")
     material = renewed(nothing, Due.AUTHORITY, names, asyncio.run(_now()), Lifetimes())

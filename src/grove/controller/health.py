@@ -20,7 +20,8 @@ class Health:
     """Implements `Listener`."""
 
     def __init__(self) -> None:
-        self._troubles: dict[str, ApiError] = {}
+        # By resource: what could not be done last, and why.
+        self._troubles: dict[str, tuple[str, ApiError]] = {}
         # Of this term; None: another process leads.
         self.controller: Controller | None = None
         # Who leads, in words.
@@ -33,15 +34,17 @@ class Health:
 
     def followed(self, asked: Asked, trouble: ApiError | None) -> None:
         """Once per change of the trouble: a kind that stays out of reach is tried every few seconds."""
-        before = self._troubles.pop(asked.resource, None)
+        verb, before = self._troubles.get(asked.resource, ("", None))
         if trouble is not None:
-            self._troubles[asked.resource] = trouble
+            self._troubles[asked.resource] = (asked.verb, trouble)
             if before is None or (before.code, before.reason) != (trouble.code, trouble.reason):
                 log.error(
                     f"cannot {asked.verb} {asked.resource}", code=trouble.code, reason=trouble.reason,
                     message=_on_one_line(trouble.message), advice=advice(trouble),
                 )  # fmt: skip
-        elif before is not None:
+        # Every attempt to watch begins with a list: that this one went well says nothing about watching.
+        elif before is not None and (asked.verb, verb) != ("list", "watch"):
+            del self._troubles[asked.resource]
             log.info(f"can {asked.verb} {asked.resource} again", resource=asked.resource)
 
     def forget(self) -> None:
@@ -71,7 +74,7 @@ class Health:
     def _trouble_lines(self) -> list[str]:
         return [
             f"{resource}: {_on_one_line(str(trouble))}" + (f"; {hint}" if (hint := advice(trouble)) else "")
-            for resource, trouble in sorted(self._troubles.items())
+            for resource, (_, trouble) in sorted(self._troubles.items())
         ]
 
 
@@ -79,7 +82,7 @@ def advice(trouble: ApiError) -> str:
     """What a person can do about it; empty: it may pass by itself."""
     match trouble.code:
         case 404:
-            return "install the CustomResourceDefinitions: grove crds | kubectl apply -f -"
+            return "install the CustomResourceDefinitions: grove crds | kubectl apply --server-side -f -"
         case 403:
             return "the operator's role does not allow it: install the roles that grove manifests prints"
         case 401:

@@ -106,7 +106,8 @@ def _asked(request: Request) -> Asked:
     target = target_of(request)
     if request.is_write:
         return Asked(target.verb, target.resource)
-    return Asked("get" if target.name else "list", target.resource)
+    # What the server offers is a page of it, and no list of objects.
+    return Asked("list" if target.resource and not target.name else "get", target.resource)
 
 
 def _trouble_of(request: Request, response: Response) -> ApiError | None:

@@ -1,5 +1,6 @@
 """Small pages over plain HTTP: probes, metrics, profiles. What stands on them is decided by whoever gives them."""
 
+import errno
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
@@ -46,7 +47,9 @@ class Pages:
         except OSError as error:
             await self._runner.cleanup()
             where = f"{self._host or 'all interfaces'}, port {self._port}"
-            raise UserError(f"{where} cannot be used ({error.strerror}); choose another {self._key}") from error
+            is_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+            hint = f"choose another {self._key}" if is_port else f"correct the address that belongs to {self._key}"
+            raise UserError(f"{where} cannot be used ({error.strerror}); {hint}") from error
         return self
 
     async def __aexit__(

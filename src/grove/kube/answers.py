@@ -243,9 +243,16 @@ def check(request: Request, response: Response) -> None:
     try:
         status = _STATUS.decode(response.body)
     except msgspec.MsgspecError:
-        text = response.body[:200].decode("utf-8", "replace")
-        status = Status(message=f"{request.method} {request.path}: {text}", code=response.status)
+        status = _formless(request, response)
     _raise_status(status, response.status, retry_after_of(response))
+
+
+def _formless(request: Request, response: Response) -> Status:
+    """An answer in plain words. A real server has no others for a kind of a group that nobody installed."""
+    text = " ".join(response.body[:200].decode("utf-8", "replace").split())
+    if response.status == 404 and text == "404 page not found":
+        return Status(reason="NotFound", message="the server could not find the requested resource")
+    return Status(message=f"{request.method} {request.path}: {text}")
 
 
 def _redirected(request: Request, response: Response) -> ApiError:

@@ -110,7 +110,8 @@ def _kubeconfig_paths(environment: Mapping[str, str], kubeconfig: Path | None) -
     """The files that count, in the order of their weight."""
     if kubeconfig is not None:
         if not kubeconfig.is_file():
-            raise UserError(f"{kubeconfig}: no such file; check --kubeconfig")
+            what = "is a folder, not a file" if kubeconfig.is_dir() else "no such file"
+            raise UserError(f"{kubeconfig}: {what}; check --kubeconfig")
         return [kubeconfig]
     if OWN_KUBECONFIG.is_file():
         return [OWN_KUBECONFIG]
@@ -270,6 +271,7 @@ def _access_of(config: _Config, context_name: str, source: str) -> Access:
     if user is None:
         raise UserError(f"{source}: context {name!r} names user {context.user!r}, which is not there; add it")
     _refuse_removed(user, context.user, source)
+    _refuse_half_a_pair(user, context.user, source)
     return Access(
         server=_server_url(cluster.server, source),
         source=source,
@@ -303,6 +305,13 @@ def _refuse_removed(user: _User, name: str, source: str) -> None:
         raise UserError(f"{source}: user {name!r} has an auth-provider, which Kubernetes removed; {instead}")
     if user.username:
         raise UserError(f"{source}: user {name!r} has a password, which Kubernetes no longer accepts; {instead}")
+
+
+def _refuse_half_a_pair(user: _User, name: str, source: str) -> None:
+    """A certificate alone would not be shown, and the server would take us for anybody."""
+    has_certificate = user.client_certificate or user.client_certificate_data
+    if has_certificate and not (user.client_key or user.client_key_data):
+        raise UserError(f"{source}: user {name!r} has a client-certificate and no client-key; add it")
 
 
 def _server_url(text: str, source: str) -> str:

@@ -8,6 +8,7 @@ closed is sent once more. Where the server is was found by `config.py`, who we a
 import asyncio
 import base64
 import platform
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -157,7 +158,9 @@ class HttpTransport:
         )
 
     def _lost(self, request: Request, error: Exception) -> ConnectionLost:
-        return ConnectionLost(f"{self._name(request)}: {str(error) or 'no answer in time'}")
+        # What aiohttp says of its own TLS settings helps nobody.
+        why = re.sub(r" ssl:(<[^>]*>|\w+)", "", str(error))
+        return ConnectionLost(f"{self._name(request)}: {why or 'no answer in time'}")
 
     def _name(self, request: Request) -> str:
         return f"{request.method} {self._access.server}{request.path}"

@@ -52,9 +52,7 @@ def describe(pods: tuple[PodDemand, ...]) -> str:
     for pod in pods:
         text = describe_requests(pod.shape)
         counts[text] = counts.get(text, 0) + 1
-    parts = [
-        f"{count} {'pod' if count == 1 else 'pods'}{f' of {text}' if text else ''}" for text, count in counts.items()
-    ]
+    parts = [f"{_pods(count)}{f' of {text}' if text else ''}" for text, count in counts.items()]
     return _listed(parts)
 
 
@@ -67,7 +65,7 @@ def describe_requests(shape: Shape) -> str:
 def _explain_missing(group: GroupDemand) -> str:
     gated = len(group.behind_our_gate) + group.behind_other_gates_count
     here = len(group.pending) + group.scheduled_count
-    text = f"{group.name} needs {group.min_replicas} pods, {here} can be placed"
+    text = f"{group.name} needs {_pods(group.min_replicas)}, {here} can be placed"
     return f"{text}, {gated} still gated" if gated else text
 
 
@@ -180,6 +178,10 @@ def _name(domain: Domain) -> str:
 
 def _at_most(count: int, names: list[str]) -> list[str]:
     return names if len(names) <= count else [*names[:count], f"{len(names) - count} more"]
+
+
+def _pods(count: int) -> str:
+    return f"{count} {'pod' if count == 1 else 'pods'}"
 
 
 def _listed(parts: list[str]) -> str:
