@@ -69,14 +69,13 @@ class Candidates:
             await clock.sleep(0.1)
 
 
-def terms(asked: list[Asked]) -> dict[str, tuple[Asked, Asked]]:
-    """By token: its first and its last write, leases aside."""
-    spans: dict[str, tuple[Asked, Asked]] = {}
+def writes(asked: list[Asked]) -> dict[str, list[Asked]]:
+    """By token: what it wrote, in order, leases aside."""
+    found: dict[str, list[Asked]] = {}
     for one in sorted(asked, key=lambda one: one.received_at):
         if one.is_write and one.resource != "leases":
-            first, _ = spans.get(one.credential, (one, one))
-            spans[one.credential] = (first, one)
-    return spans
+            found.setdefault(one.credential, []).append(one)
+    return found
 
 
 def test_when_the_leader_is_killed_another_takes_over_within_the_lease_time_and_nothing_is_written_twice(
@@ -111,9 +110,9 @@ def test_when_the_leader_is_killed_another_takes_over_within_the_lease_time_and_
     finally:
         candidates.stop()
     asked = read_audit(installed.plane, USER)
-    spans = sorted(terms(asked).values(), key=lambda span: span[0].received_at)
-    assert len(spans) == 3
-    assert [later for (_, last), (later, _) in pairwise(spans) if later.received_at <= last.done_at] == []
+    terms = sorted(writes(asked).values(), key=lambda term: term[0].received_at)
+    assert len(terms) == 3
+    assert [later[0] for earlier, later in pairwise(terms) if later[0].received_at <= earlier[-1].done_at] == []
     # A name comes back only after its pod is gone, and a gate goes once in a pod's life.
     made, ungated = written(asked, "create", is_sure=False), written(asked, "patch", is_sure=True)
     assert made.total() > 80
@@ -158,7 +157,10 @@ def test_a_leader_that_was_frozen_does_not_write_after_another_began(installed: 
         asyncio.run(run())
     finally:
         candidates.stop()
-    spans = sorted(terms(read_audit(installed.plane, USER)).values(), key=lambda span: span[0].received_at)
-    assert len(spans) == 2
-    (_, last_of_frozen), (first_of_heir, _) = spans
-    assert last_of_frozen.received_at < first_of_heir.received_at
+    terms = sorted(writes(read_audit(installed.plane, USER)).values(), key=lambda term: term[0].received_at)
+    assert len(terms) == 2
+    of_frozen, of_heir = terms
+    late = [one for one in of_frozen if one.received_at >= of_heir[0].received_at]
+    # A write between its last look at the clock and the kernel when the signal came goes on where it was: a program has
+    # one in its hand at a time. Were writes not held back, there would be dozens.
+    assert len(late) <= 1, late

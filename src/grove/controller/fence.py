@@ -1,8 +1,9 @@
-"""One term of leading: writes leave while it lasts, and not one after it.
+"""One term of leading: writes leave while it lasts, and none sets out after it.
 
 Cancelling the work is not enough: a program that was stopped for a while and wakes up may get to a write before it
 gets to the timer that ends its term. So every write looks at the clock itself, and once more when its bytes are about
-to leave: a connection may have been waited for in between.
+to leave: a connection may have been waited for in between. The one write that stands between that last look and the
+kernel when its program is stopped goes out when it wakes (`leader.py` says why that does no harm).
 """
 
 import asyncio

@@ -3,7 +3,8 @@
 A leader's term ends `renew_seconds` after it *sent* its last successful renewal; another one takes the lease when it
 has seen it unchanged for the whole lease, by its own clock. The first is shorter, so terms never overlap as long as
 clocks run at about the same speed; what they show does not matter. What no client can call back is a write that the
-network itself delivers after all that time: it does no harm, because every write names the object or version it means.
+network itself delivers after all that time, or the one that a program was handing to it when it was stopped: it does no
+harm, because every write names the object or version it means.
 
 A leader that lost its lease waits for the next one, and begins anew with empty memory; the process goes on, because
 its webhooks are needed whoever leads.
