@@ -162,5 +162,5 @@ def test_a_leader_that_was_frozen_does_not_write_after_another_began(installed: 
     of_frozen, of_heir = terms
     late = [one for one in of_frozen if one.received_at >= of_heir[0].received_at]
     # A write between its last look at the clock and the kernel when the signal came goes on where it was: a program has
-    # one in its hand at a time. Were writes not held back, there would be dozens.
+    # one in its hand at a time. Were writes not held back, there would be about twenty.
     assert len(late) <= 1, late
