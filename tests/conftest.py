@@ -1,5 +1,6 @@
 """What tests of several rooms share: the real control plane, started once for all that ask for it; and patience."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -8,8 +9,11 @@ from hypothesis import HealthCheck, settings
 from tests.kube.controlplane.definitions import serve_our_kinds
 from tests.kube.controlplane.plane import Plane, running_plane
 
-# How long an example takes says more about what else the machine does than about us.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says more about what else the machine does than about us. A check of somebody's change tries
+# the same examples again and again; what a search finds in other code is for whoever runs the tests himself.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
 settings.load_profile("patient")
 
 

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,6 +42,17 @@ def attempts() -> Iterator[None]:
             yield
             # Whoever is asked needs the time more than who asks.
             runner.run(pause())
+
+
+@contextmanager
+def ended_in_time(process: "subprocess.Popen[str]") -> Iterator[None]:
+    """Whoever reads what a process says need not wait for ever: one that says nothing is ended."""
+    watchdog = threading.Timer(SECONDS, process.kill)
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.cancel()
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,10 +103,11 @@ class Up:
     def read_until(self, text: str) -> str:
         """The first line from now on that holds the text; fails with all lines if there is none."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line.rstrip("\n"))
-            if text in line:
-                return line.rstrip("\n")
+        with ended_in_time(self.process):
+            for line in self.process.stdout:
+                self.lines.append(line.rstrip("\n"))
+                if text in line:
+                    return line.rstrip("\n")
         raise AssertionError(f"never said {text!r}: {self.lines} {self.process.communicate()[1]}")
 
     def end(self, number: signal.Signals = signal.SIGINT) -> Said:

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,7 +12,7 @@ import msgspec
 import yaml
 
 from grove.api.meta import JsonObject
-from tests.cli.console import GROVE, SECONDS, attempts, environment
+from tests.cli.console import GROVE, SECONDS, attempts, ended_in_time, environment
 
 FREE_PORTS = {"server": {"healthProbes": {"port": 0}, "metrics": {"port": 0}}}
 # Short, so that a takeover is not waited for; long enough that on a busy machine nobody loses the lead who lives.
@@ -55,16 +54,11 @@ class Operator:
     def read_until(self, text: str) -> JsonObject:
         """The first line from now on whose message begins so."""
         assert self.process.stderr is not None
-        # A process that says nothing ends, so that the test fails instead of waiting for ever.
-        watchdog = threading.Timer(SECONDS, self.process.kill)
-        watchdog.start()
-        try:
+        with ended_in_time(self.process):
             for line in self.process.stderr:
                 self.lines.append(msgspec.json.decode(line))
                 if self.lines[-1]["msg"].startswith(text):
                     return self.lines[-1]
-        finally:
-            watchdog.cancel()
         raise AssertionError(f"never said {text!r}: {self.lines}")
 
     def ask(self, page: str) -> Answer:

@@ -20,7 +20,7 @@ from grove.cli.output import Format
 from grove.cli.run import Kubelet, Until, Wishes
 from grove.cli.running import Run
 from grove.clock import LoopClock
-from tests.cli.console import GROVE, ROOT, SECONDS, Said, environment, grove
+from tests.cli.console import GROVE, ROOT, SECONDS, Said, ended_in_time, environment, grove
 
 EXAMPLES = ROOT / "examples"
 PREFIXED = re.compile(r"(?P<pod>\S+) +(?P<mark>[|!]) (?P<text>.*)")
@@ -96,10 +96,11 @@ def read_until(process: "subprocess.Popen[str]", texts: set[str]) -> list[str]:
     """Lines up to the one by which all the texts were seen."""
     assert process.stdout is not None
     lines: list[str] = []
-    for line in process.stdout:
-        lines.append(line.rstrip("\n"))
-        if all(any(text in seen for seen in lines) for text in texts):
-            return lines
+    with ended_in_time(process):
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            if all(any(text in seen for seen in lines) for text in texts):
+                return lines
     raise AssertionError(f"never said {texts}: {lines}")
 
 

@@ -65,7 +65,11 @@ def on(node: RunningNode, name: str, *, restart: str = "Always", **annotations: 
 
 
 def is_ready(found: Answer) -> bool:
-    conditions = found.body.get("status", {}).get("conditions", [])
+    return has_ready(found.body)
+
+
+def has_ready(body: JsonObject) -> bool:
+    conditions = body.get("status", {}).get("conditions", [])
     return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
 
 
@@ -89,10 +93,14 @@ async def test_a_bound_pod_becomes_ready(api: Talk, node: RunningNode) -> None:
 
 
 async def test_a_pod_may_take_its_time(api: Talk, node: RunningNode) -> None:
-    await api.create("pods", on(node, "a", **{SIM_READY_AFTER: "1s"}))
-    running = await api.until(api.at("pods", "a"), lambda found: phase(found) == "Running")
-    assert not is_ready(running)
-    await api.until(api.at("pods", "a"), is_ready)
+    made = await api.create("pods", on(node, "a", **{SIM_READY_AFTER: "1s"}))
+    seen: list[tuple[str, bool]] = []
+    version = made.metadata["resourceVersion"]
+    async with api.watch(api.at("pods"), resourceVersion=version, timeoutSeconds="180") as watched:
+        while not any(ready for _, ready in seen):
+            body = (await watched.event())["object"]
+            seen.append((body["status"]["phase"], has_ready(body)))
+    assert seen[-2:] == [("Running", False), ("Running", True)]
 
 
 @pytest.mark.parametrize(("code", "end"), [("0", "Succeeded"), ("3", "Failed")])

@@ -217,7 +217,7 @@ def a_set(name: str, *, replicas: int = 1, labels: JsonObject | None = None) -> 
     }
 
 
-# What no two clusters have in common. The order matters: a time holds what looks like an age.
+# What no two clusters have in common. The order matters: a time holds what looks like an age, and so may a drawn name.
 _RULES = tuple(
     (re.compile(pattern, re.MULTILINE), replacement)
     for pattern, replacement in (
@@ -233,15 +233,15 @@ _RULES = tuple(
         (r"\b\d{1,3}(?:\.\d{1,3}){3}\b", "ADDRESS"),
         (r"\b(\d+):3[0-2]\d{3}/", r"\1:NODEPORT/"),
         (r"(nodePort: |NodePort:.* )3[0-2]\d{3}\b", r"\1NODEPORT"),
-        (r"\b(?:\d+[dhms]){1,2}\b", "AGE"),
-        (r" \(x\d+ over AGE\)", ""),
-        (r"\bnode-\d\b", "NODE"),
         # Files of kubectl, of diff, of a home.
         (r"/\S*/home-(?:embedded|real)\b", "HOME"),
         (r"/\S*/(LIVE|MERGED|kubectl-edit)-\d+", r"\1"),
         # Names that a server, kubectl or the operator completes.
         (r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-SUFFIX"),
         (r"\b(\S+)\.[0-9a-f]{16}\b", r"\1.EVENT"),
+        (r"\b(?:\d+[dhms]){1,2}\b", "AGE"),
+        (r" \(x\d+ over AGE\)", ""),
+        (r"\bnode-\d\b", "NODE"),
         (r"\beyJ[\w-]+\.[\w-]+\.[\w-]+", "TOKEN"),
         # Who writes what controllers write.
         (r"\bmanager: (?:grove|kube-controller-manager)$", "manager: CONTROLLER"),

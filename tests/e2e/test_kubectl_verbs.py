@@ -172,3 +172,8 @@ def test_who_wrote_in_which_second_does_not_count() -> None:
     them = "  - fieldsV1:\n      f:data:\n        f:z: {}\n    manager: them\n"
     one, other = (f"metadata:\n  managedFields:\n{owners}  name: a\n" for owners in (us + them, them + us))
     assert comparable(one) == comparable(other) == one
+
+
+def test_a_drawn_name_that_looks_like_an_age_is_a_name() -> None:
+    assert comparable("demo-0-web-24d5h  3h24m\n") == comparable("demo-0-web-x4d5h  5s\n") == "demo-0-web-SUFFIX  AGE\n"
+    assert comparable("demo.5555555555555555") == comparable("demo.185f3a1b2c4d5e6f") == "demo.EVENT"

@@ -16,6 +16,7 @@ from grove.installation.objects import installation_objects
 from grove.installation.settings import plan_installation
 from grove.kube.client import Client
 from grove.kube.http import HttpTransport
+from tests.cli.console import SECONDS, attempts
 from tests.e2e.served import Kubectl, Ran
 from tests.kube.controlplane.build import DEFAULT_VERSION
 from tests.kube.controlplane.plane import Plane, running_plane
@@ -23,7 +24,6 @@ from tests.kube.controlplane.schemas import TARGET, schemas_of, text_of
 
 pytestmark = pytest.mark.kube
 
-ATTEMPTS = 300
 SECRET = "grove-webhook-server-cert"
 ACCOUNT = "system:serviceaccount:grove-system:grove-operator"
 CONTAINERS = "spec.podSpec.containers"
@@ -58,8 +58,7 @@ def manifests() -> str:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Asking takes its time: there is no need to sleep in between."""
-    assert any(holds() for _ in range(ATTEMPTS))
+    assert any(holds() for _ in attempts())
 
 
 def clique(pod_spec: JsonObject) -> str:
@@ -210,9 +209,8 @@ async def _run_webhooks(plane: Plane, token: str) -> None:
     async with HttpTransport(plane.access(token=token), clock) as transport:
         webhooks = Webhooks(Client(transport, clock), clock, Random(1), options)
         running = asyncio.create_task(webhooks.run())
-        for _ in range(4 * ATTEMPTS):
-            if webhooks.is_ready or running.done():
-                break
+        deadline = clock.monotonic() + SECONDS
+        while not (webhooks.is_ready or running.done()) and clock.monotonic() < deadline:
             await clock.sleep(0.1)
         running.cancel()
         with suppress(asyncio.CancelledError):

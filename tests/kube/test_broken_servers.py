@@ -181,17 +181,30 @@ def test_a_watch_that_falls_silent_is_a_lost_connection(monkeypatch: pytest.Monk
 
 
 def test_bookmarks_keep_a_watch_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "WATCH_SILENCE_SECONDS", 4.0)
+    silence = 4.0
+    monkeypatch.setattr(http, "WATCH_SILENCE_SECONDS", silence)
+    said_at = 0.0
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal said_at
         await read_request(reader)
         writer.write(CHUNKED)
         for _ in range(25):
             writer.write(chunk(b"bookmark\n"))
+            said_at = SetClock().monotonic()
             await SetClock().sleep(0.2)
         writer.write(chunk(b""))
 
-    assert ask(talk, lines_of) == [b"bookmark"] * 25
+    async def question(transport: HttpTransport) -> list[bytes]:
+        try:
+            return await lines_of(transport)
+        except ConnectionLost:
+            # A machine that stood still for so long was silent itself: ask once more.
+            if SetClock().monotonic() - said_at < silence:
+                raise
+            return await question(transport)
+
+    assert ask(talk, question) == [b"bookmark"] * 25
 
 
 def test_a_log_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
