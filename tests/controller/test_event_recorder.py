@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from grove.api.meta import Uid
 from grove.api.resources import EVENTS
@@ -151,3 +152,26 @@ def test_an_event_the_server_refuses_is_dropped_and_the_next_ones_are_written() 
             assert (await recorded(operator), recorder.dropped_count) == ([("kept", 1)], 1)
 
     run(story)
+
+
+def test_that_no_event_is_taken_is_said_once_and_that_it_is_over() -> None:
+    forbidden = ApiError(403, "Forbidden", "events is forbidden: User cannot create resource events")
+    leaving = ApiError(403, "Forbidden", "unable to create new content in namespace a because it is being terminated")
+
+    async def story(operator: SmallOperator) -> None:
+        async with Running(operator) as recorder:
+            for error in (leaving, forbidden, forbidden, leaving):
+                refusal = operator.transport.refuse(creates_of("events"), error)
+                recorder.record([emit(message="lost")])
+                await operator.clock.sleep(1)
+                operator.transport.lift(refusal)
+            recorder.record([emit(message="kept")])
+            await operator.clock.sleep(1)
+            assert (await recorded(operator), recorder.dropped_count) == ([("kept", 1)], 4)
+
+    with capture_logs() as logged:
+        run(story)
+    assert [(line["event"], line.get("reason"), line.get("message")) for line in logged] == [
+        ("events are lost: the server does not take them", "403 Forbidden", forbidden.message),
+        ("events are written again", None, None),
+    ]

@@ -8,6 +8,8 @@ import hashlib
 from collections import deque
 from datetime import datetime
 
+import structlog
+
 from grove.api.meta import JsonObject, Uid
 from grove.api.resources import EVENTS, TOPOLOGY_BINDINGS
 from grove.api.times import wire_time
@@ -26,6 +28,8 @@ NAMED_OBJECTS = 5
 QUEUE_LIMIT = 10_000
 REMEMBERED_SUBJECTS = 50_000
 
+log = structlog.get_logger()
+
 
 class EventRecorder:
     def __init__(self, client: Client, clock: Clock) -> None:
@@ -35,6 +39,8 @@ class EventRecorder:
         self._wake = asyncio.Event()
         self._tokens: dict[Uid, tuple[float, float]] = {}
         self.dropped_count = 0
+        # The server takes none, for this reason; empty: it does.
+        self._refusal = ""
 
     def record(self, emits: list[Emit]) -> None:
         for emit in merge(emits):
@@ -68,17 +74,33 @@ class EventRecorder:
             await self._client.create(EVENTS, namespace, body)
         except ApiError as error:
             if not error.is_already_exists:
-                self.dropped_count += 1
+                self._lose(error)
                 return
             await self._count_again(namespace, name, now)
+        else:
+            self._note("")
 
     async def _count_again(self, namespace: str, name: str, now: datetime) -> None:
         try:
             old = await self._client.get(EVENTS, namespace, name)
             patch = {"count": old.count + 1, "lastTimestamp": wire_time(now)}
             await self._client.patch(EVENTS, namespace, name, patch)
-        except ApiError:
-            self.dropped_count += 1
+        except ApiError as error:
+            self._lose(error)
+
+    def _lose(self, error: ApiError) -> None:
+        self.dropped_count += 1
+        # A namespace that is leaving takes none, and that is no trouble of ours.
+        if error.is_refusal and "being terminated" not in error.message:
+            self._note(f"{error.code} {error.reason}", error.message)
+
+    def _note(self, refusal: str, message: str = "") -> None:
+        """Once per change: people look for events, and find none."""
+        before, self._refusal = self._refusal, refusal
+        if refusal and refusal != before:
+            log.error("events are lost: the server does not take them", reason=refusal, message=message)
+        elif before and not refusal:
+            log.info("events are written again")
 
 
 def merge(emits: list[Emit]) -> list[Emit]:
