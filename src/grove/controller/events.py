@@ -68,25 +68,23 @@ class EventRecorder:
 
     async def _write(self, emit: Emit) -> None:
         now = self._clock.now().replace(microsecond=0)
-        body = build_event(emit, now)
+        try:
+            await self._create_or_count(build_event(emit, now), now)
+        except ApiError as error:
+            self._lose(error)
+        else:
+            self._note("")
+
+    async def _create_or_count(self, body: JsonObject, now: datetime) -> None:
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         try:
             await self._client.create(EVENTS, namespace, body)
         except ApiError as error:
             if not error.is_already_exists:
-                self._lose(error)
-                return
-            await self._count_again(namespace, name, now)
-        else:
-            self._note("")
-
-    async def _count_again(self, namespace: str, name: str, now: datetime) -> None:
-        try:
+                raise
             old = await self._client.get(EVENTS, namespace, name)
             patch = {"count": old.count + 1, "lastTimestamp": wire_time(now)}
             await self._client.patch(EVENTS, namespace, name, patch)
-        except ApiError as error:
-            self._lose(error)
 
     def _lose(self, error: ApiError) -> None:
         self.dropped_count += 1
