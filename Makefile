@@ -1,37 +1,80 @@
-# `make test` on a machine with only Python and make: the rest is installed into .venv, pinned by constraints.txt.
+# `make up` and `make test` need Python and make only: the rest is installed into .venv, pinned by constraints.txt.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# What running needs, and what tests and lint add to it.
+RUN := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input --constraint constraints.txt --editable
 
 SEEDS ?= 20000
 START ?= 0
 REQUESTS ?= 200000
+PYTEST := $(BIN)/python -m pytest
+# Two workers on two cores; a worker that is idle takes tests from the other.
+PARALLEL := --numprocesses auto --dist worksteal
 
 export KUBE_VERSION
+# Without compiled files every process would compile the sources again: seconds for each command and each test worker.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test storm fuzz lint kube test-kube bench bench-kube format clean
+.PHONY: help up test test-all crashes storm fuzz mutants lint kube test-kube bench bench-kube format clean
 
-$(STAMP): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+help:
+	@echo "make up         start a cluster on this machine with examples/quickstart.yaml"
+	@echo "make test       quick tests: every package and capability; Python only"
+	@echo "make test-all   all tests that need Python only; ARGS=--durations=50 shows the slowest"
+	@echo "make lint       ruff, mypy, import-linter"
+	@echo "make test-kube  the suites that need a real control plane (Go 1.26 builds it once)"
+	@echo "make crashes    crash the operator at every write of every story"
+	@echo "make storm      random interleavings: SEEDS=20000 START=0"
+	@echo "make fuzz       hostile requests to the embedded API: REQUESTS=200000 START=0"
+	@echo "make mutants    inject known faults, and check that the quick tests catch each"
+	@echo "make bench      figures on the embedded cluster; make bench-kube: on a real control plane"
+
+$(BIN)/python:
+	@echo "Creating $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+$(RUN): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Grove and what it needs to run into $(VENV) ..."
+	@$(INSTALL) '.[local]'
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-up: $(STAMP)
-	$(BIN)/grove up examples/quickstart.yaml
+$(DEV): $(RUN)
+	@echo "Installing what tests and lint need into $(VENV) ..."
+	@$(INSTALL) '.[dev]'
+	@touch $@
 
-test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m 'not kubectl and not kube'
+up: $(RUN)
+	@$(BIN)/grove up examples/quickstart.yaml
+
+# The default of pytest (pyproject.toml) leaves out tests marked `deep`, `kube` or `kubectl`.
+test: $(DEV)
+	$(PYTEST) $(PARALLEL) $(ARGS)
+
+# `make test-all ARGS=--durations=50` shows where the time goes.
+test-all: $(DEV)
+	$(PYTEST) $(PARALLEL) -m 'not kubectl and not kube' $(ARGS)
+
+# `make test-all` crashes at every write of the core stories, and at every fifth of the others: this leaves out none.
+crashes: $(DEV)
+	GROVE_EVERY_CRASH_POINT=1 $(PYTEST) $(PARALLEL) -m '' -k test_a_crash_at_any_write tests/simulation tests/backends $(ARGS)
 
 # Random interleavings, many more than `make test` runs; stops at the first that fails.
-storm: $(STAMP)
+storm: $(DEV)
 	$(BIN)/python -m tests.simulation.storms --seeds $(SEEDS) --start $(START)
 
 # Hostile requests to the embedded API, many more than `make test` sends; tells every kind of failure with its seed.
-fuzz: $(STAMP)
+fuzz: $(DEV)
 	$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --start $(START)
 
-lint: $(STAMP)
+# Deliberate faults in a copy of the source: the quick tests must catch each. MUTANT=word: only those with the word.
+mutants: $(DEV)
+	$(BIN)/python -m tests.mutants '$(MUTANT)'
+
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -39,13 +82,13 @@ lint: $(STAMP)
 
 # The real control plane and a client in Go, built once into a cache outside the tree.
 # KUBE_VERSION=1.35.8: the oldest that we support.
-kube: $(STAMP)
+kube: $(DEV)
 	$(BIN)/python -m tests.kube.controlplane.build
 
 test-kube: kube
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m 'kubectl or kube'
+	$(PYTEST) --numprocesses 2 --dist loadfile -m 'kubectl or kube' $(ARGS)
 
-bench: $(STAMP)
+bench: $(DEV)
 	$(BIN)/python -m bench
 
 # The operator on the real control plane, next to what that can take.
@@ -54,7 +97,7 @@ bench-kube: kube
 	$(BIN)/python -m bench.rollout
 	$(BIN)/python -m bench.gangs
 
-format: $(STAMP)
+format: $(DEV)
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 

@@ -1,6 +1,6 @@
 """`python -m bench`: every figure, in one run."""
 
-from bench import creation, durable, http, pod_event, rollout
+from bench import admission, cli_start, creation, durable, http, pod_event, rollout
 from bench.table import show
 
 
@@ -11,7 +11,9 @@ def main() -> None:
     show("A rolling update, early and late", rollout.measure_in_process())
     show("Memory", creation.measure_memory())
     show("The API over HTTP", http.measure())
+    show("Starting a command", cli_start.measure())
     show("A cluster that is kept on disk", durable.measure())
+    show("Admission of the largest bodies", admission.measure_rules())
     show("Where the time of 1,000 pods goes", creation.measure_rooms())
 
 

@@ -1,6 +1,6 @@
-"""What tests of several rooms share: the real control plane, started once for all that ask for it; and patience."""
+"""Fixtures and settings of all tests: one real control plane per worker, Hypothesis, the seed of random tests."""
 
-import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -8,13 +8,27 @@ from hypothesis import HealthCheck, settings
 
 from tests.kube.controlplane.definitions import serve_our_kinds
 from tests.kube.controlplane.plane import Plane, running_plane
+from tests.seeds import SEED_VARIABLE, commit_seed
 
-# How long an example takes says more about what else the machine does than about us. A check of somebody's change tries
-# the same examples again and again; what a search finds in other code is for whoever runs the tests himself.
-settings.register_profile(
-    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
-)
-settings.load_profile("patient")
+# How long an example takes depends on what else the machine does, so it is no reason to fail.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", PATIENT, max_examples=25)
+settings.register_profile("deep", PATIENT, max_examples=100)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give Hypothesis the seed of the commit, unless an option names another, and the examples of the tier."""
+    # A shell starts background jobs with SIGINT ignored, and every program that a test interrupts would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.load_profile("quick" if "not deep" in config.option.markexpr else "deep")
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(commit_seed())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"random tests: seed {commit_seed()}; {SEED_VARIABLE}={commit_seed()} replays them")
 
 
 @pytest.fixture(scope="session")

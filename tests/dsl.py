@@ -18,6 +18,7 @@ from grove.api.meta import (
     JsonObject,
     NamespacedName,
     ObjectMeta,
+    OwnerKey,
     OwnerReference,
     Uid,
     to_wire,
@@ -73,7 +74,8 @@ T = TypeVar("T", bound=HasMetadata)
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 NAMESPACE = "default"
-SET_UID = Uid("uid-of-p")
+SET_NAME = "p"
+SET_UID = Uid(f"uid-of-{SET_NAME}")
 
 
 def at(seconds: float) -> datetime:
@@ -177,7 +179,7 @@ def pod(
                 labels.PODCLIQUE: clique,
             },
             annotations={labels.FAILURES: str(failures)} if failures else {},
-            owner_references=(OwnerReference(kind="PodClique", uid=Uid(f"uid-of-{clique}"), controller=True),),
+            owner_references=owned_by(PODCLIQUES, clique),
         ),
         spec=PodSpec(node_name=node, scheduling_gates=tuple(SchedulingGate(name=gate) for gate in gates)),
         status=PodStatus(
@@ -221,6 +223,7 @@ def clique(
             name,
             {
                 "generation": 1,
+                "owner_references": owned_by(PODCLIQUESETS, SET_NAME),
                 "deletion_timestamp": NOW if leaving else None,
                 "labels": {
                     labels.TEMPLATE_HASH: "new",
@@ -247,7 +250,7 @@ def group(
     **metadata: Any,
 ) -> PodCliqueScalingGroup:
     return PodCliqueScalingGroup(
-        metadata=_stored(name, {"generation": 1, **metadata}),
+        metadata=_stored(name, {"generation": 1, "owner_references": owned_by(PODCLIQUESETS, SET_NAME), **metadata}),
         spec=ScalingGroupSpec(replicas=replicas, min_available=needs, clique_names=members),
         status=status or ScalingGroupStatus(),
     )
@@ -262,6 +265,7 @@ def gang(
             name,
             {
                 "uid": Uid(f"uid-of-gang-{name}"),
+                "owner_references": owned_by(PODCLIQUESETS, SET_NAME),
                 "labels": {labels.INCARNATION: "1"},
                 "annotations": {labels.TEARDOWN: "1"} if marked else {},
                 **metadata,
@@ -288,9 +292,18 @@ def service(index: int = 0) -> Service:
     name = names.replica_name("p", index)
     selector = {**labels.default_labels("p"), labels.SET_REPLICA_INDEX: str(index)}
     return Service(
-        metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=Uid(f"uid-of-service-{name}")),
+        metadata=_stored(
+            name,
+            {"uid": Uid(f"uid-of-service-{name}"), "owner_references": owned_by(PODCLIQUESETS, SET_NAME)},
+        ),
         spec=ServiceSpec(publish_not_ready_addresses=True, selector=selector),
     )
+
+
+def owned_by(resource: Resource[Any], name: str) -> tuple[OwnerReference, ...]:
+    """The reference to the one controller that an object has."""
+    version, kind, uid = resource.api_version, resource.kind, Uid(f"uid-of-{name}")
+    return (OwnerReference(api_version=version, kind=kind, name=name, uid=uid, controller=True),)
 
 
 def _stored(name: str, metadata: Mapping[str, Any]) -> ObjectMeta:
@@ -329,7 +342,7 @@ def revision(observed: PodCliqueSet, number: int = 1) -> ControllerRevision:
     template = draw_revision(asked.spec.template, asked.template_hashes, asked.generation_hash)
     name = names.revision(asked.name, asked.generation_hash)
     return ControllerRevision(
-        metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=Uid(f"uid-of-{name}")),
+        metadata=_stored(name, {"owner_references": owned_by(PODCLIQUESETS, observed.metadata.name)}),
         data=revision_data(template),
         revision=number,
     )
@@ -446,21 +459,21 @@ class World:
         )
 
     def _view(self, set_uid: Uid, index: int) -> ReplicaView:
-        pods: dict[Uid | None, list[Pod]] = {}
+        pods: dict[OwnerKey | None, list[Pod]] = {}
         for one in self.all(PODS):
-            pods.setdefault(one.metadata.controller_uid, []).append(one)
+            pods.setdefault(one.metadata.controller, []).append(one)
         groups = _of_replica(self.all(GROUPS), index)
-        rolling = {one.metadata.uid for one in groups if is_group_updating(one)}
+        rolling = {GROUPS.owner_key(one.metadata) for one in groups if is_group_updating(one)}
         return ReplicaView(
             index=index,
             cliques={
                 one.metadata.name: msgspec.structs.replace(
                     view_clique(
                         one,
-                        tuple(pods.get(one.metadata.uid, ())),
+                        tuple(pods.get(PODCLIQUES.owner_key(one.metadata), ())),
                         self._gone_names.get(one.metadata.uid, frozenset()),
                     ),
-                    is_group_rolling=one.metadata.controller_uid in rolling,
+                    is_group_rolling=one.metadata.controller in rolling,
                 )
                 for one in _of_replica(self.all(PODCLIQUES), index)
             },
@@ -545,6 +558,8 @@ class World:
                 if not one.spec.node_name and room > 0:
                     room -= 1
                     self.edit(PODS, one.metadata.name, {"spec": {"nodeName": "node-1"}})
+                elif not one.spec.node_name and not one.status.conditions:
+                    self._say_full(one.metadata.name)
                 if self._has_started(one.metadata.name):
                     self.make_ready(one.metadata.name)
         return self._count != before
@@ -558,6 +573,11 @@ class World:
         ready = {"type": "Ready", "status": "True" if is_ready else "False"}
         self.edit(PODS, name, {"status": {"phase": "Running", "conditions": [ready]}})
 
+    def _say_full(self, name: str) -> None:
+        full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+        told = {**full, "lastTransitionTime": _stamp(self.now)}
+        self.edit(PODS, name, {"status": {"conditions": [told]}})
+
     def _room(self) -> int:
         if self.capacity is None:
             return 1_000_000
@@ -570,7 +590,9 @@ class World:
                 (resource, one.metadata.name)
                 for resource in (*_CHILDREN, PODS)
                 for one in self.all(resource)
-                if one.metadata.controller_uid not in uids and not one.metadata.is_leaving
+                if one.metadata.controller is not None
+                and one.metadata.controller.uid not in uids
+                and not one.metadata.is_leaving
             ]
             for resource, name in orphans:
                 self.delete(resource, name)
@@ -638,7 +660,8 @@ class World:
     def _delete_many(self, action: DeleteMany) -> None:
         wanted = parse_labels(action.selector)
         for one in self.all(action.resource):
-            if all(term.matches(one.metadata.labels) for term in wanted) and not one.metadata.is_leaving:
+            is_found = all(term.matches(one.metadata.labels) for term in wanted)
+            if is_found and one.metadata.controller in action.owners and not one.metadata.is_leaving:
                 self.delete(action.resource, one.metadata.name)
 
     def _write_status(self, status: StatusWrite) -> None:
@@ -661,9 +684,9 @@ class World:
     def _vanish(self, resource: Resource[Any], name: str) -> None:
         self._tick()
         gone = msgspec.convert(self._objects.pop((resource.plural, name)), resource.view)
-        owner = gone.metadata.controller_uid
+        owner = gone.metadata.controller
         if resource is PODS and owner is not None:
-            self._gone_names[owner] = self._gone_names.get(owner, frozenset()) | {name}
+            self._gone_names[owner.uid] = self._gone_names.get(owner.uid, frozenset()) | {name}
 
     def _tick(self) -> str:
         self._count += 1

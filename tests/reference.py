@@ -6,6 +6,7 @@ Where a word appears is said here; what it means is said beside the word itself.
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from grove.api.reasons import ConditionType, Documented, EventReason, FindingReason, Reason
@@ -15,10 +16,17 @@ SOURCES = Path(__file__).parent.parent / "src" / "grove"
 # Per object its conditions, each with its reasons.
 CONDITIONS: dict[str, dict[ConditionType, tuple[Reason, ...]]] = {
     "PodCliqueSet": {
-        ConditionType.CANNOT_BE_CARRIED_OUT: (
+        ConditionType.RECONCILE_FAILED: (
             Reason.INVALID_SPEC,
+            Reason.OBJECT_BUDGET_EXCEEDED,
             Reason.CREATE_REFUSED,
             Reason.NAME_TAKEN,
+            Reason.WRITE_REJECTED,
+            Reason.WRITE_CONFLICT,
+            Reason.TOO_LARGE,
+            Reason.THROTTLED,
+            Reason.SERVER_ERROR,
+            Reason.NO_ANSWER,
             Reason.NAMESPACE_TERMINATING,
         ),
         ConditionType.FIELDS_NOT_CARRIED_OUT: (Reason.NOT_CARRIED_OUT_YET,),
@@ -29,7 +37,8 @@ CONDITIONS: dict[str, dict[ConditionType, tuple[Reason, ...]]] = {
             Reason.TOPOLOGY_NAME_MISSING,
             Reason.TOPOLOGY_AWARE_SCHEDULING_DISABLED,
         ),
-        ConditionType.GANG_SCHEDULING_UNAVAILABLE: (Reason.NO_GANG_SCHEDULING, Reason.NOT_AS_ASKED, Reason.NOT_OFFERED),
+        ConditionType.GANG_SCHEDULING_UNAVAILABLE: (Reason.NO_GANG_SCHEDULING, Reason.NOT_OFFERED),
+        ConditionType.SCHEDULER_LIMITED: (Reason.NOT_AS_ASKED,),
         ConditionType.TEARDOWN_HELD: (Reason.MASS_OUTAGE,),
         ConditionType.UPDATE_STALLED: (
             Reason.NO_CAPACITY,
@@ -44,19 +53,26 @@ CONDITIONS: dict[str, dict[ConditionType, tuple[Reason, ...]]] = {
         ConditionType.MIN_AVAILABLE_BREACHED: (
             Reason.SUFFICIENT_AVAILABLE_REPLICAS,
             Reason.INSUFFICIENT_AVAILABLE_REPLICAS,
+            Reason.NEVER_AVAILABLE,
             Reason.REPLICA_STATE_UNKNOWN,
             Reason.UPDATE_IN_PROGRESS,
+            Reason.SCALED_TO_ZERO,
         ),
         ConditionType.GANG_TERMINATION_IN_PROGRESS: (Reason.GANG_TERMINATION_ACTIVE,),
     },
     "PodClique": {
-        ConditionType.POD_CLIQUE_SCHEDULED: (Reason.SUFFICIENT_SCHEDULED_PODS, Reason.INSUFFICIENT_SCHEDULED_PODS),
+        ConditionType.POD_CLIQUE_SCHEDULED: (
+            Reason.SUFFICIENT_SCHEDULED_PODS,
+            Reason.INSUFFICIENT_SCHEDULED_PODS,
+            Reason.SCALED_TO_ZERO,
+        ),
         ConditionType.MIN_AVAILABLE_BREACHED: (
             Reason.SUFFICIENT_READY_PODS,
             Reason.NEVER_AVAILABLE,
             Reason.UPDATE_IN_PROGRESS,
             Reason.INSUFFICIENT_READY_PODS,
             Reason.POD_FAILED,
+            Reason.SCALED_TO_ZERO,
         ),
         ConditionType.PODS_REFUSED: (
             Reason.CREATE_REFUSED,
@@ -67,10 +83,10 @@ CONDITIONS: dict[str, dict[ConditionType, tuple[Reason, ...]]] = {
         ConditionType.SUCCEEDED: (Reason.ALL_PODS_SUCCEEDED,),
     },
     "PodGang": {
-        ConditionType.INITIALIZED: (Reason.PODS_CREATED, Reason.PODS_CREATION_PENDING),
-        ConditionType.SCHEDULED: (Reason.MINIMUM_SCHEDULED, Reason.MINIMUM_NOT_SCHEDULED),
-        ConditionType.READY: (Reason.MINIMUM_READY, Reason.MINIMUM_NOT_READY),
-        ConditionType.UNHEALTHY: (Reason.MINIMUM_KEPT, Reason.MINIMUM_LOST),
+        ConditionType.INITIALIZED: (Reason.PODS_CREATED, Reason.PODS_CREATION_PENDING, Reason.SCALED_TO_ZERO),
+        ConditionType.SCHEDULED: (Reason.MINIMUM_SCHEDULED, Reason.MINIMUM_NOT_SCHEDULED, Reason.SCALED_TO_ZERO),
+        ConditionType.READY: (Reason.MINIMUM_READY, Reason.MINIMUM_NOT_READY, Reason.SCALED_TO_ZERO),
+        ConditionType.UNHEALTHY: (Reason.MINIMUM_KEPT, Reason.MINIMUM_LOST, Reason.SCALED_TO_ZERO),
         ConditionType.DISRUPTION_TARGET: (),
     },
     "Pod": {ConditionType.POD_SCHEDULED: (Reason.UNSCHEDULABLE, Reason.SCHEDULING_GATED)},
@@ -95,7 +111,7 @@ EVENTS: dict[str, tuple[EventReason, ...]] = {
         EventReason.GANG_DELETED,
         EventReason.GANG_DELETE_FAILED,
         EventReason.SERVICE_SYNC_FAILED,
-        EventReason.CANNOT_BE_CARRIED_OUT,
+        EventReason.RECONCILE_FAILED,
         EventReason.FIELDS_NOT_CARRIED_OUT,
         EventReason.CREATE_REFUSED,
         EventReason.NAME_TAKEN,
@@ -115,6 +131,7 @@ EVENTS: dict[str, tuple[EventReason, ...]] = {
         EventReason.COMPUTE_DOMAIN_DELETED,
         EventReason.COMPUTE_DOMAIN_DELETE_FAILED,
         EventReason.POD_CLIQUE_FAILED,
+        EventReason.INDEX_GIVEN_UP,
         EventReason.REPLICA_RESTARTING,
         EventReason.MAX_RESTARTS_EXCEEDED,
         EventReason.MAX_RUNTIME_EXCEEDED,
@@ -140,7 +157,11 @@ EVENTS: dict[str, tuple[EventReason, ...]] = {
     ),
     "PodGang": (EventReason.FAILED_SCHEDULING,),
     "Pod": (EventReason.FAILED_SCHEDULING, EventReason.SCHEDULED),
-    "ClusterTopologyBinding": (EventReason.TOPOLOGY_DRIFT_DETECTED, EventReason.TOPOLOGY_IN_SYNC),
+    "ClusterTopologyBinding": (
+        EventReason.TOPOLOGY_DRIFT_DETECTED,
+        EventReason.TOPOLOGY_IN_SYNC,
+        EventReason.RECONCILE_FAILED,
+    ),
 }
 
 # Written by the embedded API server itself, in Kubernetes' own words.
@@ -149,11 +170,11 @@ KUBERNETES_WORDS: tuple[Documented, ...] = (ConditionType.POD_SCHEDULED, Reason.
 _HEAD = """\
 # Conditions, events and findings
 
-Every word that Grove writes about its objects, and what it means. The words are defined in `src/grove/api/reasons.py`,
-and this page is made from them: `GROVE_UPDATE_GOLDEN=1 pytest tests/test_docs.py` writes it anew.
+Every condition, event and finding that Grove writes, and its meaning. They are defined in `src/grove/api/reasons.py`,
+and this page is generated from them: `python -m tests.field_reference` writes it again.
 
-*Later* marks words of capabilities that are not built yet: they are fixed, and nobody writes them today. Messages are
-for people: they carry the numbers and names behind a reason, and may change.
+*Later* marks words of capabilities that are not supported yet: they are reserved and not written today. Messages are
+for people: they contain the numbers and names behind a reason, and may change.
 """
 
 
@@ -185,7 +206,7 @@ def _conditions() -> Iterator[str]:
 
 def _events() -> Iterator[str]:
     yield "## Events\n"
-    yield "Several of one kind become one event that lists their names; repeats are counted.\n"
+    yield "Several events of one kind become one event that lists the names. Repeated events are counted.\n"
     for kind, reasons in EVENTS.items():
         yield f"### Events of a {kind}\n"
         yield from _words_table(reasons)
@@ -193,7 +214,7 @@ def _events() -> Iterator[str]:
 
 def _findings() -> Iterator[str]:
     yield "## Findings\n"
-    yield "What a plan says an object waits for. They are not stored: they are the words behind gates and retries.\n"
+    yield "A finding is the reason why an object waits. `grove why` prints findings; they are not stored.\n"
     yield from _words_table(FindingReason)
 
 
@@ -217,17 +238,15 @@ def _meaning(word: Documented) -> str:
 
 
 def _is_written(word: Documented) -> bool:
-    return word in KUBERNETES_WORDS or f"{type(word).__name__}.{word.name}" in _MENTIONED
+    return word in KUBERNETES_WORDS or f"{type(word).__name__}.{word.name}" in _mentioned()
 
 
+@cache
 def _mentioned() -> frozenset[str]:
-    """`Enum.MEMBER` wherever the program names one."""
+    """Return `Enum.MEMBER` for each place where the program names one."""
     return frozenset(
         f"{node.value.id}.{node.attr}"
         for path in SOURCES.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     )
-
-
-_MENTIONED = _mentioned()

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from grove.admission.authorizer import AuthorizerOptions, authorize, owning_set_name
+from grove.admission.authorizer import AuthorizerOptions, Claims, authorize, claims_of
 from grove.admission.envelope import GroupResource, ReviewRequest, UserInfo, Verdict
-from grove.api.meta import JsonObject
+from grove.api.meta import JsonObject, OwnerReference, to_wire
 from grove.api.podcliqueset import PodCliqueSet
 from tests.api.manifests import decoded, manifest
 
@@ -15,6 +15,15 @@ SET = decoded(manifest())
 OPEN = decoded(manifest(metadata={"annotations": {"grove.io/disable-managed-resource-protection": "true"}}))
 LEAVING = decoded(manifest(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
 NAMESPACE_CONTROLLER = "system:serviceaccount:kube-system:namespace-controller"
+GARBAGE_COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
+MANAGER = "system:kube-controller-manager"
+BY_CLIQUE = OwnerReference(api_version="grove.io/v1alpha1", kind="PodClique", name="web-0-a", controller=True)
+BY_GANG = OwnerReference(api_version="scheduler.grove.io/v1alpha1", kind="PodGang", name="web-0", controller=True)
+BY_JOB = OwnerReference(api_version="batch/v1", kind="Job", name="web-0", controller=True)
+BESIDE = OwnerReference(api_version="grove.io/v1alpha1", kind="PodClique", name="web-0-a")
+
+
+GROUPS = {"pods": "", "podgroups": "scheduling.k8s.io"}
 
 
 def child(part_of: str = "web", **metadata: Any) -> JsonObject:
@@ -32,7 +41,7 @@ def request(
     return ReviewRequest(
         uid="q1",
         operation=operation,
-        resource=GroupResource(group="" if resource == "pods" else "grove.io", resource=resource),
+        resource=GroupResource(group=GROUPS.get(resource, "grove.io"), resource=resource),
         name="x",
         user_info=UserInfo(username=user),
         object=new if new is not None or operation == "DELETE" else child(),
@@ -43,6 +52,11 @@ def request(
 @pytest.mark.parametrize(
     ("asked", "pcs", "allowed"),
     [
+        pytest.param(request("DELETE", GARBAGE_COLLECTOR), SET, True, id="garbage is collected"),
+        pytest.param(request("UPDATE", GARBAGE_COLLECTOR), SET, True, id="orphans are let go"),
+        pytest.param(request("CREATE", GARBAGE_COLLECTOR), SET, False, id="a collector creates nothing"),
+        pytest.param(request("UPDATE", MANAGER), SET, True, id="controllers without accounts of their own"),
+        pytest.param(request("CREATE", "someone", resource="pods"), SET, False, id="somebody makes a pod of ours"),
         pytest.param(request("CREATE", "someone"), SET, False, id="somebody creates"),
         pytest.param(request("UPDATE", "someone"), SET, False, id="somebody edits"),
         pytest.param(request("DELETE", "someone"), SET, False, id="somebody deletes"),
@@ -63,6 +77,30 @@ def request(
             request("UPDATE", "someone", old=child(deletionTimestamp="2026-01-01T00:00:00Z")), SET, True, id="leaving"
         ),
         pytest.param(
+            request("UPDATE", "someone", new={"metadata": {}}, old=child(deletionTimestamp="2026-01-01T00:00:00Z")),
+            SET,
+            True,
+            id="leaving, and not the set's any more",
+        ),
+        pytest.param(
+            request("UPDATE", "someone", old={"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+            SET,
+            False,
+            id="leaving, and only now the set's",
+        ),
+        pytest.param(
+            request("UPDATE", "someone", resource="podgroups", new=child(annotations={"a": "b"})),
+            SET,
+            True,
+            id="a scheduler updates what it keeps of a gang",
+        ),
+        pytest.param(
+            request("UPDATE", "someone", resource="podgroups", old={"metadata": {}}),
+            SET,
+            False,
+            id="somebody makes a gang of theirs the set's",
+        ),
+        pytest.param(
             request("CREATE", "someone", new=child(deletionTimestamp="2026-01-01T00:00:00Z")),
             SET,
             False,
@@ -73,11 +111,18 @@ def request(
 def test_only_the_operator_writes_what_it_manages(
     asked: ReviewRequest, pcs: PodCliqueSet | None, allowed: bool
 ) -> None:
-    assert authorize(asked, pcs, OPTIONS).allowed is allowed
+    assert authorize(asked, () if pcs is None else (pcs,), OPTIONS).allowed is allowed
+
+
+@pytest.mark.parametrize("sets", [(SET, OPEN), (OPEN, SET), (LEAVING, SET), (SET, LEAVING)])
+def test_whoever_claims_two_sets_is_refused_for_the_one_that_is_protected(sets: tuple[PodCliqueSet, ...]) -> None:
+    """A label of one set, and an owner of another: naming an open one does not open the other."""
+    assert not authorize(request("UPDATE", "someone"), sets, OPTIONS).allowed
+    assert not authorize(request("DELETE", "someone"), sets, OPTIONS).allowed
 
 
 def test_a_refusal_says_what_to_do() -> None:
-    verdict = authorize(request("UPDATE", "someone"), SET, OPTIONS)
+    verdict = authorize(request("UPDATE", "someone"), (SET,), OPTIONS)
     assert verdict.status == {
         "status": "Failure",
         "code": 403,
@@ -91,23 +136,52 @@ def test_a_refusal_says_what_to_do() -> None:
 
 def test_what_cannot_be_protected_is_allowed_with_a_warning() -> None:
     nobodys = request("CREATE", "someone", new={"metadata": {}})
-    assert authorize(nobodys, None, OPTIONS) == Verdict(
-        allowed=True, warnings=("this object is not protected: it has no label app.kubernetes.io/part-of",)
+    assert authorize(nobodys, (), OPTIONS) == Verdict(
+        allowed=True,
+        warnings=(
+            "this object is not protected: neither its label app.kubernetes.io/part-of nor its owner names a set",
+        ),
     )
-    assert authorize(request("DELETE", "someone"), None, OPTIONS).warnings == (
+    assert authorize(request("DELETE", "someone"), (), OPTIONS).warnings == (
         'this object is not protected: PodCliqueSet "web" does not exist',
     )
+    assert authorize(request("CREATE", "someone", new=owned(BY_CLIQUE)), (), OPTIONS).warnings == (
+        'this object is not protected: its owner PodClique "web-0-a" does not exist, or belongs to no set',
+    )
+
+
+def owned(*owners: OwnerReference, **metadata: Any) -> JsonObject:
+    return {"metadata": {"name": "x", "ownerReferences": [to_wire(owner) for owner in owners], **metadata}}
+
+
+def claims(*names: str, owners: tuple[OwnerReference, ...] = ()) -> Claims:
+    return Claims(set_names=names, owners=owners)
 
 
 @pytest.mark.parametrize(
-    ("asked", "name"),
+    ("asked", "found"),
     [
-        pytest.param(request("UPDATE", "u", new=child("other"), old=child("web")), "web", id="as it was, of an update"),
-        pytest.param(request("CREATE", "u", new=child("other")), "other", id="as it will be, of a new object"),
-        pytest.param(request("DELETE", "u", old=child("web")), "web", id="as it was, of a deletion"),
-        pytest.param(request("CREATE", "u", new={"metadata": {"labels": 3}}), "", id="labels that are none"),
-        pytest.param(request("CREATE", "u", new={"metadata": 3}), "", id="metadata that is none"),
+        pytest.param(
+            request("UPDATE", "u", new=child("other"), old=child("web")), claims("web", "other"), id="before and after"
+        ),
+        pytest.param(request("UPDATE", "u", new=child(), old=owned()), claims("web"), id="added by an update"),
+        pytest.param(request("CREATE", "u", new=child("other")), claims("other"), id="of a new object"),
+        pytest.param(request("DELETE", "u", old=child("web")), claims("web"), id="as it was, of a deletion"),
+        pytest.param(
+            request("CREATE", "u", new=owned(BY_CLIQUE)), claims(owners=(BY_CLIQUE,)), id="an owner, and no label"
+        ),
+        pytest.param(
+            request("UPDATE", "u", new=owned(BY_CLIQUE), old=owned(BY_GANG)),
+            claims(owners=(BY_GANG, BY_CLIQUE)),
+            id="another owner",
+        ),
+        pytest.param(request("CREATE", "u", new=owned(BESIDE)), claims(), id="an owner that is not the controller"),
+        pytest.param(request("CREATE", "u", new=owned(BESIDE, BY_JOB)), claims(), id="an owner of another group"),
+        pytest.param(request("CREATE", "u", new={"metadata": {"labels": 3}}), claims(), id="labels that are none"),
+        pytest.param(request("CREATE", "u", new={"metadata": 3}), claims(), id="metadata that is none"),
     ],
 )
-def test_labels_that_a_write_takes_away_still_protect(asked: ReviewRequest, name: str) -> None:
-    assert owning_set_name(asked) == name
+def test_an_object_is_whose_it_says_by_label_or_owner_before_or_after_the_write(
+    asked: ReviewRequest, found: Claims
+) -> None:
+    assert claims_of(asked) == found

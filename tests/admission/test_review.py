@@ -13,6 +13,7 @@ from grove.api.meta import JsonObject
 from grove.api.validation.settings import Settings
 from tests.admission.asking import created, texts, updated
 from tests.api.manifests import clique, container, manifest, training
+from tests.seeds import examples
 
 _IN_ORDER = {"cliqueStartupType": "CliqueStartupTypeInOrder"}
 _ORDERED = manifest(template=_IN_ORDER)
@@ -136,7 +137,7 @@ def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copied
 
 
-@run_settings(max_examples=600, deadline=None)
+@run_settings(max_examples=examples(600), deadline=None)
 @given(st.sampled_from([(body, place) for body in _BODIES for place in _places(body) if place]), _JSON)
 def test_no_body_breaks_admission(target: tuple[JsonObject, tuple[Any, ...]], junk: Any) -> None:
     good, place = target

@@ -69,7 +69,17 @@ def owned_by(pcs: JsonObject) -> Lookup:
     return Lookup(owner_set=owner_set)
 
 
-_BELOW = "spec.replicas: Invalid value: 1: must be at least minAvailable (2): scale the set instead"
+_BELOW = "spec.replicas: Invalid value: 1: must be 0, or at least minAvailable (2)"
+_ALONE = (
+    'spec.replicas: Invalid value: 0: must be at least minAvailable (2) in a member of group "web-0-g": scale the group'
+)
+
+
+def member(**spec: Any) -> JsonObject:
+    """A clique of a group."""
+    json = podclique(**spec)
+    owner = {**OWNER, "kind": "PodCliqueScalingGroup", "name": "web-0-g", "controller": True}
+    return {**json, "metadata": {**json["metadata"], "ownerReferences": [owner]}}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +87,11 @@ _BELOW = "spec.replicas: Invalid value: 1: must be at least minAvailable (2): sc
     [
         pytest.param(PODCLIQUES, podclique(replicas=2), podclique(), [], id="a clique to its minimum"),
         pytest.param(PODCLIQUES, podclique(replicas=1), podclique(), [_BELOW], id="a clique below its minimum"),
+        pytest.param(PODCLIQUES, podclique(replicas=0), podclique(), [], id="a clique to zero"),
+        pytest.param(PODCLIQUES, podclique(), podclique(replicas=0), [], id="a clique from zero"),
+        pytest.param(PODCLIQUES, podclique(replicas=1), podclique(replicas=0), [_BELOW], id="from zero to too few"),
+        pytest.param(PODCLIQUES, member(replicas=0), member(), [_ALONE], id="a member of a group to zero"),
+        pytest.param(PODCLIQUES, member(replicas=2), member(), [], id="a member of a group to its minimum"),
         pytest.param(PODCLIQUES, podclique(replicas=1), None, [_BELOW], id="a clique created below its minimum"),
         pytest.param(
             PODCLIQUES,
@@ -122,6 +137,15 @@ _BELOW = "spec.replicas: Invalid value: 1: must be at least minAvailable (2): sc
         ),
         pytest.param(GROUPS, scaling_group(replicas=2), scaling_group(), [], id="a group to its minimum"),
         pytest.param(GROUPS, scaling_group(replicas=1), scaling_group(), [_BELOW], id="a group below its minimum"),
+        pytest.param(GROUPS, scaling_group(replicas=0), scaling_group(), [], id="a group to zero"),
+        pytest.param(GROUPS, scaling_group(), scaling_group(replicas=0), [], id="a group from zero"),
+        pytest.param(
+            GROUPS,
+            scaling_group(replicas=-1),
+            scaling_group(),
+            ["spec.replicas: Invalid value: -1: must be 0, or at least minAvailable (2)"],
+            id="a group to less than nothing",
+        ),
         pytest.param(
             GROUPS,
             scaling_group(minAvailable=0),
@@ -139,7 +163,7 @@ _BELOW = "spec.replicas: Invalid value: 1: must be at least minAvailable (2): sc
     ],
 )
 @pytest.mark.parametrize("subresource", ["", "scale"])
-def test_a_child_is_never_scaled_below_its_minimum(
+def test_a_child_is_scaled_to_zero_or_to_at_least_its_minimum(
     resource: Resource[Any], new: JsonObject, old: JsonObject | None, errors: list[str], subresource: str
 ) -> None:
     assert texts(written(resource, new, old, subresource=subresource)) == errors
@@ -157,6 +181,8 @@ _OTHER_IMAGE = {"containers": [container(image="other")]}
         pytest.param(PODCLIQUES, podclique(), podclique(replicas=4), [_NO_SCALING], id="a clique scaled out"),
         pytest.param(PODCLIQUES, podclique(), podclique(replicas=2), [_NO_SCALING], id="a clique scaled in"),
         pytest.param(PODCLIQUES, podclique(), podclique(replicas=1), [_NO_SCALING], id="a clique below its minimum"),
+        pytest.param(PODCLIQUES, podclique(), podclique(replicas=0), [_NO_SCALING], id="a clique to zero"),
+        pytest.param(GROUPS, scaling_group(), scaling_group(replicas=0), [_NO_SCALING], id="a group to zero"),
         pytest.param(
             PODCLIQUES, podclique(), disowned(podclique(replicas=4)), [_NO_SCALING], id="a clique scaled and disowned"
         ),

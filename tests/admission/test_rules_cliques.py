@@ -16,16 +16,6 @@ from tests.api.manifests import clique, container, explicit, group, manifest
             id="a set without cliques",
         ),
         pytest.param(
-            manifest(clique(spec={"roleName": None})),
-            [
-                (
-                    "spec.template.cliques[0].spec.roleName: Required value: What the pods of this clique do; unique"
-                    " within the set."
-                )
-            ],
-            id="a clique without a role",
-        ),
-        pytest.param(
             manifest(clique(spec={"podSpec": None})),
             ["spec.template.cliques[0].spec.podSpec: Required value: The pods of this clique: a core/v1 PodSpec."],
             id="a clique without a podSpec",
@@ -43,11 +33,7 @@ from tests.api.manifests import clique, container, explicit, group, manifest
         pytest.param(
             manifest(clique(spec={"replicas": -1, "minAvailable": 1})),
             [
-                "spec.template.cliques[0].spec.replicas: Invalid value: -1: must be greater than 0",
-                (
-                    "spec.template.cliques[0].spec.minAvailable: Invalid value: 1: must not be greater than replicas"
-                    " (-1)"
-                ),
+                "spec.template.cliques[0].spec.replicas: Invalid value: -1: must be at least 0",
             ],
             id="a negative count",
         ),
@@ -306,15 +292,19 @@ def test_a_set_with_bad_autoscaling_is_refused(json: JsonObject, errors: list[st
             id="a clique twice in one group",
         ),
         pytest.param(
-            manifest(groups=(group("g", "a", replicas=0, minAvailable=1),)),
+            manifest(groups=(group("g", "a", replicas=-1, minAvailable=1),)),
+            ["spec.template.podCliqueScalingGroups[0].replicas: Invalid value: -1: must be at least 0"],
+            id="less than no replicas",
+        ),
+        pytest.param(
+            manifest(clique(spec={"replicas": 0, "minAvailable": 1}), groups=(group("g", "a"),)),
             [
-                "spec.template.podCliqueScalingGroups[0].replicas: Invalid value: 0: must be greater than 0",
                 (
-                    "spec.template.podCliqueScalingGroups[0].minAvailable: Invalid value: 1: must not be greater "
-                    "than replicas (0)"
-                ),
+                    "spec.template.cliques[0].spec.replicas: Invalid value: 0: must be greater than 0 in a member of "
+                    'group "g": scale the group'
+                )
             ],
-            id="no replicas",
+            id="a member without pods",
         ),
         pytest.param(
             manifest(groups=(group("g", "a", minAvailable=0),)),
@@ -345,6 +335,11 @@ def test_a_set_with_bad_autoscaling_is_refused(json: JsonObject, errors: list[st
 )
 def test_a_set_with_bad_groups_is_refused(json: JsonObject, errors: list[str]) -> None:
     assert refusals(json) == errors
+
+
+def test_a_template_may_begin_with_a_clique_or_a_group_at_zero() -> None:
+    assert refusals(manifest(clique(spec={"replicas": 0, "minAvailable": 2}))) == []
+    assert refusals(manifest(groups=(group("g", "a", replicas=0, minAvailable=2),))) == []
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,26 @@ def test_a_set_with_bad_termination_delay_is_refused(json: JsonObject, errors: l
             id="a container that always restarts",
         ),
         pytest.param(
+            training(clique(spec={"replicas": 0, "minAvailable": 1})),
+            [
+                (
+                    "spec.template.cliques[0].spec.replicas: Invalid value: 0: must be greater than 0 in a training "
+                    "set, which cannot be scaled"
+                )
+            ],
+            id="a training clique without pods",
+        ),
+        pytest.param(
+            training(groups=(group("g", "a", replicas=0, minAvailable=1),)),
+            [
+                (
+                    "spec.template.podCliqueScalingGroups[0].replicas: Invalid value: 0: must be greater than 0 in a "
+                    "training set, which cannot be scaled"
+                )
+            ],
+            id="a training group without replicas",
+        ),
+        pytest.param(
             training(clique(spec={"autoScalingConfig": {"maxReplicas": 3}})),
             ["spec.template.cliques[0].spec.autoScalingConfig: Forbidden: a training set cannot be scaled: remove it"],
             id="a scaled clique",

@@ -110,6 +110,11 @@ from tests.api.manifests import clique, group, manifest
             id="two cliques of one role",
         ),
         pytest.param(
+            manifest(clique("a", spec={"roleName": "b"}), clique("b", spec={"roleName": None})),
+            ['spec.template.cliques[1].spec.roleName: Duplicate value: "b": the same stands at [0]: choose another'],
+            id="a clique without a role whose name is another's role",
+        ),
+        pytest.param(
             manifest(groups=(group("", "a"),)),
             ["spec.template.podCliqueScalingGroups[0].name: Required value: name it"],
             id="a group without a name",

@@ -20,7 +20,10 @@ from tests.api.manifests import clique, group, manifest
 from tests.backends.scheduler_world import definitions
 
 KAI = {"schedulerName": "kai-scheduler"}
-VOLCANO = {"schedulerName": "volcano"}
+VOLCANO = {
+    "schedulerName": "volcano",
+    "containers": [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": "1"}}}],
+}
 LPX = {"schedulerName": "lpx-scheduler"}
 KAI_QUEUE = "kai.scheduler/queue"
 VOLCANO_QUEUE = "scheduling.grove.io/volcano-queue"
@@ -239,6 +242,28 @@ def test_a_queue_of_kai_may_come_later_and_the_writer_is_told() -> None:
     assert created(on_kai(own="there"), cluster).warnings == ()
     assert updated(on_kai(own="no"), on_kai(own="no", replicas=2), cluster).warnings == ()
     assert updated(on_kai(own="there"), on_kai(own="no"), cluster).warnings == (missing,)
+
+
+def test_pods_that_volcano_does_not_place_as_a_gang_are_warned_about_once() -> None:
+    """Without requests they are best effort: Volcano counts them as placed while they wait."""
+    cluster = cluster_with(open="Open")
+    best_effort = {**VOLCANO, "containers": [{"name": "main", "image": "pause"}]}
+
+    def asked(*pods: JsonObject, **fields: Any) -> JsonObject:
+        cliques = [clique(name, pod=pod) for name, pod in zip("abc", pods, strict=False)]
+        return manifest(*cliques, metadata={"annotations": {VOLCANO_QUEUE: "open"}}, **fields)
+
+    def warning(names: str) -> str:
+        return (
+            f"spec.template.cliques: volcano does not wait for the pods of {names} when it places a gang, because they "
+            "request no resources: request cpu or memory in every clique"
+        )
+
+    assert created(asked(VOLCANO, VOLCANO), cluster).warnings == ()
+    assert created(asked(VOLCANO, best_effort), cluster).warnings == (warning("b"),)
+    assert updated(asked(VOLCANO, best_effort), asked(VOLCANO, best_effort, replicas=2), cluster).warnings == ()
+    assert updated(asked(VOLCANO, best_effort), asked(best_effort, best_effort), cluster).warnings == (warning("a, b"),)
+    assert updated(asked(best_effort, best_effort), asked(VOLCANO, best_effort), cluster).warnings == ()
 
 
 # --- as an API server asks -------------------------------------------------------------------------------------------

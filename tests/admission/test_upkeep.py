@@ -11,9 +11,17 @@ from structlog.testing import capture_logs
 
 from grove.admission.app import WebhookOptions
 from grove.admission.certificates import Due, Lifetimes, contains, material_of, read_certificates, renewed
-from grove.api.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
-from grove.installation.webhooks import UrlTarget, webhook_configurations
+from grove.admission.keys import prepare_namespace
+from grove.api import labels
+from grove.api.resources import MUTATING_WEBHOOKS, NAMESPACES, SECRETS, VALIDATING_WEBHOOKS
+from grove.clock import Clock
+from grove.cluster.inprocess import InProcessTransport
+from grove.cluster.server import ApiServer
+from grove.errors import UserError
+from grove.installation.webhooks import MUTATING_NAMES, VALIDATING_NAMES, UrlTarget, webhook_configurations
+from grove.kube.client import Client
 from grove.kube.errors import ApiError
+from grove.kube.transport import Request, Response
 from grove.sim.faults import CALM, FaultPlan
 from tests.admission.replicas import BRIEF, EPOCH, NAMESPACE, SECRET, SERVICE, ApiServers, Town, town_story
 
@@ -41,6 +49,66 @@ def test_a_first_replica_makes_the_certificate_and_tells_every_webhook_whom_to_t
         assert replica.upkeep.is_ready
         assert replica.tls.certificate == await town.kept("tls.crt")
         assert await town.bundles() == [await town.kept("ca.crt")] * 8
+
+    town_story(story)
+
+
+def test_the_secret_and_the_configurations_do_not_look_like_children_of_a_set() -> None:
+    async def story(town: Town) -> None:
+        town.run_replica(URL)
+        await town.settle()
+        secret = await town.secret()
+        assert secret is not None
+        found = [secret.metadata, *(one.metadata for one in await town.configurations())]
+        assert len(found) > 1
+        assert {one.labels[labels.MANAGED_BY] for one in found} == {labels.MANAGED_BY_WEBHOOKS}
+
+    town_story(story)
+
+
+class Forbidding(InProcessTransport):
+    """A server that lets its user do all but some things, by method and path."""
+
+    def __init__(self, server: ApiServer, clock: Clock, *forbidden: tuple[str, str]) -> None:
+        super().__init__(server, clock)
+        self._forbidden = forbidden
+
+    async def send(self, request: Request) -> Response:
+        if (request.method, request.path) in self._forbidden:
+            status = {"kind": "Status", "apiVersion": "v1", "reason": "Forbidden", "message": "no rights", "code": 403}
+            return Response(status=403, body=msgspec.json.encode(status))
+        return await super().send(request)
+
+
+CREATE = ("POST", "/api/v1/namespaces")
+READ = ("GET", f"/api/v1/namespaces/elsewhere/secrets/{SECRET}")
+
+
+def test_the_namespace_of_the_secret_is_created_if_it_is_missing() -> None:
+    async def story(town: Town) -> None:
+        client = Client(InProcessTransport(town.server, town.clock), town.clock)
+        for _ in range(2):
+            await prepare_namespace(client, "elsewhere", SECRET)
+        assert (await client.get(NAMESPACES, "", "elsewhere")).metadata.name == "elsewhere"
+
+    town_story(story)
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "complaint"),
+    [
+        ((CREATE,), "does not exist and cannot be created: no rights; kubectl create namespace elsewhere"),
+        ((CREATE, READ), "cannot be read: no rights"),
+    ],
+    ids=["the namespace", "the Secret"],
+)
+def test_where_the_secret_cannot_live_the_operator_says_so_and_ends(
+    forbidden: tuple[tuple[str, str], ...], complaint: str
+) -> None:
+    async def story(town: Town) -> None:
+        client = Client(Forbidding(town.server, town.clock, *forbidden), town.clock)
+        with pytest.raises(UserError, match=complaint):
+            await prepare_namespace(client, "elsewhere", SECRET)
 
     town_story(story)
 
@@ -299,6 +367,30 @@ def test_at_a_url_the_configurations_are_made_corrected_and_taken_away_at_the_en
         assert await town.configurations() == []
 
     town_story(story)
+
+
+def test_the_log_says_created_and_injected_and_corrected_only_of_what_was_wrong() -> None:
+    async def at_a_url(town: Town) -> None:
+        town.run_replica(URL)
+        await town.settle()
+        await town.user.patch(VALIDATING_WEBHOOKS, "", "scale-validating-webhook", {"webhooks": []})
+        await town.settle(0.1)
+
+    async def behind_a_service(town: Town) -> None:
+        await town.install()
+        town.run_replica()
+        await town.settle()
+
+    with capture_logs() as lines:
+        town_story(at_a_url)
+    told = [(line["event"], line["configuration"]) for line in lines if "configuration" in line]
+    made = len(MUTATING_NAMES) + len(VALIDATING_NAMES) - 1
+    assert [event for event, _ in told[:made]] == ["webhook configuration created"] * made
+    assert told[made:] == [("webhook configuration corrected", "scale-validating-webhook")]
+    with capture_logs() as lines:
+        town_story(behind_a_service)
+    events = {line["event"] for line in lines if "configuration" in line}
+    assert events == {"CA bundle injected"}
 
 
 def test_at_a_url_the_certificate_is_good_for_its_host() -> None:

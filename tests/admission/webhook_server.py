@@ -14,6 +14,7 @@ import msgspec
 from grove.admission.authorizer import AuthorizerOptions
 from grove.admission.certificates import Due, KeyMaterial, Lifetimes, renewed
 from grove.admission.judging import Judge
+from grove.admission.lookups import Reader
 from grove.admission.server import WebhookServer
 from grove.admission.tls import LiveContext
 from grove.api.meta import JsonObject
@@ -41,13 +42,13 @@ class Answer(msgspec.Struct, frozen=True):
 class Asked:
     """The server, the cluster that it looks things up in, and a way to ask."""
 
-    def __init__(self, authorizer: AuthorizerOptions | None) -> None:
+    def __init__(self, authorizer: AuthorizerOptions | None, reader: Reader | None = None) -> None:
         self.clock = LoopClock.starting_now()
         self.cluster = ApiServer(self.clock, Random(7))
         self.transport = FaultyTransport(InProcessTransport(self.cluster, self.clock), self.clock, Random(7))
         self.user = Client(InProcessTransport(self.cluster, self.clock), self.clock)
         self.tls = LiveContext()
-        judge = Judge(Client(self.transport, self.clock), authorizer=authorizer)
+        judge = Judge(reader or Client(self.transport, self.clock), authorizer=authorizer)
         self.server = WebhookServer(judge, self.tls, host=HOST, port=0)
         self.material = NOTHING
 
@@ -56,10 +57,13 @@ class Asked:
         self.material = renewed(self.material, what, (HOST,), self.clock.now(), Lifetimes())
         self.tls.use(self.material.certificate, self.material.key)
 
+    def client_context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cadata=self.material.authorities.decode())
+
     async def send(self, path: str, body: bytes, *, method: str = "POST", **headers: str) -> Answer:
         """A connection of its own; headers are written with `_` for `-`."""
         sent = {"Content-Type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
-        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=self.material.authorities.decode()))
+        connector = aiohttp.TCPConnector(ssl=self.client_context())
         async with aiohttp.ClientSession(connector=connector) as session:
             url = f"https://{HOST}:{self.server.port}{path}"
             async with session.request(method, url, data=BytesIO(body), headers=sent) as response:

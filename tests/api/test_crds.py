@@ -73,7 +73,7 @@ def test_the_limits_of_training_are_held_to_their_types() -> None:
     limits = object_schema(PODCLIQUESETS)["properties"]["spec"]["properties"]["trainingSpec"]["properties"]
     kept = {name: {key: field[key] for key in field if key != "description"} for name, field in limits.items()}
     assert kept == {
-        "maxRuntime": {"type": "string"},
+        "maxRuntime": {"type": "string", "maxLength": 64},
         "maxRestarts": {"type": "integer", "format": "int32", "minimum": 0},
     }
 

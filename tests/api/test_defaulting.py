@@ -51,12 +51,12 @@ _GROUP = "spec.template.podCliqueScalingGroups.0"
             0,
             id="no grace is a choice",
         ),
-        pytest.param(manifest(clique(spec={"replicas": 0})), f"{_CLIQUE}.replicas", 1, id="no pods mean one"),
+        pytest.param(manifest(clique(spec={"replicas": 0})), f"{_CLIQUE}.replicas", 0, id="no pods is a choice"),
         pytest.param(
             manifest(clique(spec={"replicas": 0})),
             f"{_CLIQUE}.minAvailable",
             0,
-            id="but the minimum is what was submitted",
+            id="and the minimum is what was submitted",
         ),
         pytest.param(manifest(clique(spec={"replicas": None})), f"{_CLIQUE}.minAvailable", 1, id="one pod if not said"),
         pytest.param(manifest(clique(spec={"replicas": 3})), f"{_CLIQUE}.minAvailable", 3, id="all pods are needed"),
@@ -98,6 +98,25 @@ def test_an_absent_field_gets_its_default(json: JsonObject, path: str, value: ob
 @pytest.mark.parametrize("field", ["terminationDelay", "priorityClassName", "topologyConstraint"])
 def test_a_field_without_a_default_stays_absent(field: str) -> None:
     assert field not in default_podcliqueset(manifest(template={field: None}))["spec"]["template"]
+
+
+@pytest.mark.parametrize("role", [None, ""], ids=["absent", "empty"])
+def test_a_clique_without_a_role_is_called_by_its_name(role: str | None) -> None:
+    assert at(default_podcliqueset(manifest(clique("a", spec={"roleName": role}))), f"{_CLIQUE}.roleName") == "a"
+
+
+def test_a_delay_of_the_installation_is_written_into_new_sets_that_serve() -> None:
+    group = {"name": "g", "cliqueNames": ["a"], "terminationDelay": "1h"}
+    made = default_podcliqueset(manifest(template={"podCliqueScalingGroups": [group]}), default_delay="4h")
+    assert at(made, "spec.template.terminationDelay") == "4h"
+    chosen = default_podcliqueset(manifest(template={"terminationDelay": "5m"}), default_delay="4h")
+    assert at(chosen, "spec.template.terminationDelay") == "5m"
+    assert at(default_podcliqueset(training(), default_delay="4h"), "spec.template.terminationDelay") == "0s"
+
+
+def test_a_delay_that_is_removed_later_stays_removed() -> None:
+    changed = default_podcliqueset(manifest(), manifest(template={"terminationDelay": "4h"}), default_delay="4h")
+    assert "terminationDelay" not in changed["spec"]["template"]
 
 
 def test_no_update_strategy_stays_none() -> None:

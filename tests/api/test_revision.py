@@ -28,8 +28,10 @@ def drawn(template: SetTemplate) -> RevisionTemplate:
     return draw_revision(template, hashes, generation_hash(template))
 
 
-def stored(data: JsonObject | None, number: int = 3) -> ControllerRevision:
-    return ControllerRevision(metadata=ObjectMeta(name="web-x"), data=data, revision=number)
+def stored(data: JsonObject | None, number: int = 3, *, name: str = "") -> ControllerRevision:
+    template = (data or {}).get("template")
+    hash_ = template.get("generationHash") if isinstance(template, dict) else ""
+    return ControllerRevision(metadata=ObjectMeta(name=name or f"web-{hash_}"), data=data, revision=number)
 
 
 def image(name: str) -> JsonObject:
@@ -38,7 +40,7 @@ def image(name: str) -> JsonObject:
 
 def test_what_is_stored_is_read_back_as_it_was() -> None:
     template = drawn(template_of(clique("a", labels={"x": "y"}), clique("b", pod=image("v2")), priority="high"))
-    found = read_revision(stored(msgspec.json.decode(msgspec.json.encode(revision_data(template)))))
+    found = read_revision(stored(msgspec.json.decode(msgspec.json.encode(revision_data(template)))), "web")
     assert found is not None
     assert (found.number, found.template, found.generation_hash) == (3, template, template.generation_hash)
 
@@ -62,13 +64,28 @@ def test_what_is_stored_has_its_keys_in_order() -> None:
     ],
 )
 def test_what_cannot_be_read_is_nothing(data: JsonObject | None) -> None:
-    assert read_revision(stored(data)) is None
+    assert read_revision(stored(data), "web") is None
+
+
+def test_a_revision_has_the_name_that_its_set_gives_it_so_no_two_have_one_hash() -> None:
+    data = revision_data(drawn(template_of()))
+    assert read_revision(stored(data, name="web-2"), "web") is None
+    assert read_revision(stored(data), "other") is None
+
+
+@pytest.mark.parametrize(
+    ("number", "read"), [(-(2**63), 0), (-1, 0), (0, 0), (1, 1), (2**53, 2**53), (2**53 + 1, 0), (2**63 - 1, 0)]
+)
+def test_a_number_that_nobody_can_count_on_from_is_the_lowest(number: int, read: int) -> None:
+    found = read_revision(stored(revision_data(drawn(template_of())), number), "web")
+    assert found is not None
+    assert found.number == read
 
 
 def test_fields_that_a_later_version_adds_are_no_damage() -> None:
     data = revision_data(drawn(template_of()))
     data["template"]["later"] = {"a": 1}
-    assert read_revision(stored(data)) is not None
+    assert read_revision(stored(data), "web") is not None
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,9 @@ from grove.cluster.patches.merge import apply_merge_patch
 from tests.dsl import role
 
 GANG = "p-0"
+POD_SPEC: JsonObject = {
+    "containers": [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}}}]
+}
 
 
 def packed(required: str | None = None, preferred: str | None = None) -> GangTopologyConstraint:
@@ -98,6 +101,7 @@ def gang_ask(
                 minimum=group.min_replicas,
                 priority_class_name=priority,
                 placed_count=placed,
+                pod_spec=POD_SPEC,
             )
             for group, priority in zip(groups, classes, strict=True)
         ),

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from grove.api.meta import JsonObject, NamespacedName, Uid
 from grove.api.mirror import Mirror
+from grove.api.quantities import parse_milli
 from grove.api.resources import (
     KAI_PODGROUPS,
     KAI_QUEUES,
@@ -42,6 +43,10 @@ BATCH_SECONDS = 0.05
 
 class NotAllowed(Exception):
     """The scheduler's own objects do not let it place this PodGroup; the message is what it would say."""
+
+
+class NotLetIn(NotAllowed):
+    """The queue does not admit the PodGroup: no node is looked for."""
 
 
 class Pods:
@@ -80,7 +85,13 @@ class Dialect(Protocol):
     def demand(self, group: Mirror, pods: Pods, others: Sequence[Store[Mirror]]) -> GangDemand:
         """Raises `NotAllowed`. `others` are the stores of the further `kinds`."""
 
-    def status(self, group: Mirror, message: str) -> JsonObject:
+    def is_gone(self, pod: SchedulablePod) -> bool:
+        """A pod that is not counted any more."""
+
+    def is_said_of_group(self, unplaced: Unplaced) -> bool:
+        """Does it speak of these pods on their PodGroup, or on the pods alone?"""
+
+    def status(self, group: Mirror, message: str, *, is_let_in: bool) -> JsonObject:
         """What to write onto a PodGroup that waits; without a message: that does not."""
 
 
@@ -130,20 +141,25 @@ class FakeScheduler:
         groups, *others = self._stores
         refused: list[Unplaced] = []
         gangs: list[GangDemand] = []
+        outside: set[NamespacedName] = set()
         for group in groups.values():
             pods = [pod for pod in self._own_pods() if _key(pod, self._dialect) == _name(group)]
             try:
                 gangs.append(self._dialect.demand(group, Pods(pods, self._assumed, self._clock), others))
             except NotAllowed as error:
                 refused.append(self._refusal(group, pods, str(error)))
+                if isinstance(error, NotLetIn):
+                    outside.add(_name(group))
         decisions = schedule(self._cluster(), gangs)
         for binding in decisions.bindings:
             await self._bind(binding.pod, binding.node)
         self._reports.update((*decisions.unplaced, *refused))
-        words = {one.gang: one.message for one in (*decisions.unplaced, *refused)}
+        said = [one for one in (*decisions.unplaced, *refused) if self._dialect.is_said_of_group(one)]
+        words = {one.gang: one.message for one in said}
         # Others come and go meanwhile.
         for group in tuple(groups.values()):
-            await self._tell(group, words.get(_name(group), ""))
+            name = _name(group)
+            await self._tell(group, self._dialect.status(group, words.get(name, ""), is_let_in=name not in outside))
 
     def _cluster(self) -> Cluster:
         cluster = Cluster(node_view(node) for node in self._nodes.values())
@@ -157,8 +173,7 @@ class FakeScheduler:
         for pod in self._pods.values():
             if pod.spec.node_name:
                 self._assumed.pop(pod.metadata.uid, None)
-            is_gone = pod.metadata.is_leaving or pod.status.phase == "Failed"
-            if pod.spec.scheduler_name == self._dialect.name and not is_gone:
+            if pod.spec.scheduler_name == self._dialect.name and not self._dialect.is_gone(pod):
                 yield pod
 
     def _refusal(self, group: Mirror, pods: Sequence[SchedulablePod], message: str) -> Unplaced:
@@ -174,9 +189,8 @@ class FakeScheduler:
             self._assumed.pop(pod.uid, None)
             self._wake.set()
 
-    async def _tell(self, group: Mirror, message: str) -> None:
+    async def _tell(self, group: Mirror, status: JsonObject) -> None:
         kind, metadata = self._dialect.kinds[0], group.metadata
-        status = self._dialect.status(group, message)
         if any(group.status.get(field) != value for field, value in status.items()):
             subresource = "status" if kind is KAI_PODGROUPS else ""
             patch = {"metadata": {"uid": metadata.uid}, "status": status}
@@ -248,7 +262,13 @@ class KaiDialect:
             pack_groups=tuple(self._around(one, leaves, topologies) for one in subgroups if one["name"] in parents),
         )
 
-    def status(self, group: Mirror, message: str) -> JsonObject:
+    def is_gone(self, pod: SchedulablePod) -> bool:
+        return pod.metadata.is_leaving or pod.status.phase == "Failed"
+
+    def is_said_of_group(self, unplaced: Unplaced) -> bool:
+        return True
+
+    def status(self, group: Mirror, message: str, *, is_let_in: bool) -> JsonObject:
         if not message:
             return {"schedulingConditions": []} if group.status.get("schedulingConditions") else {}
         return {
@@ -283,11 +303,26 @@ class KaiDialect:
 
 
 class VolcanoDialect:
+    """As Volcano 1.15 does it.
+
+    * A pod that succeeded is ready for ever, also while it is being deleted.
+    * A group is ready as a whole or not at all, also long after its first placement: nothing is relaxed by itself.
+    * Once its minima are placed the group is `Running`, whatever waits. `Unschedulable` is never taken back.
+    * A group that names no `minResources` is let into every queue.
+    """
+
     name = "volcano"
     kinds: tuple[Resource[Mirror], ...] = (VOLCANO_PODGROUPS, VOLCANO_QUEUES)
 
     def group_name(self, pod: SchedulablePod) -> str:
         return pod.metadata.annotations.get("scheduling.k8s.io/group-name", "")
+
+    def is_gone(self, pod: SchedulablePod) -> bool:
+        has_ended_well = pod.status.phase == "Succeeded"
+        return (pod.metadata.is_leaving and not has_ended_well) or pod.status.phase == "Failed"
+
+    def is_said_of_group(self, unplaced: Unplaced) -> bool:
+        return unplaced.reason is not WaitReason.DOES_NOT_FIT
 
     def demand(self, group: Mirror, pods: Pods, others: Sequence[Store[Mirror]]) -> GangDemand:
         (queues,) = others
@@ -295,9 +330,10 @@ class VolcanoDialect:
         queue = queues.by_name("", spec.get("queue", ""))
         if queue is None or queue.status.get("state") != "Open":
             raise NotAllowed(f"queue {spec.get('queue')!r} is not open")
+        self._check_room(spec, queue)
         policies: list[JsonObject] = spec.get("subGroupPolicy", [])
-        if spec["minMember"] < sum(one["subGroupSize"] * one["minSubGroups"] for one in policies):
-            raise NotAllowed("minMember is less than the subgroups need together")
+        if spec["minMember"] != max(1, sum(one["subGroupSize"] * one["minSubGroups"] for one in policies)):
+            raise NotAllowed("minMember is not what the subgroups need together")
         return _gang(
             group,
             tuple(
@@ -306,12 +342,21 @@ class VolcanoDialect:
             ),
         )
 
-    def status(self, group: Mirror, message: str) -> JsonObject:
+    def status(self, group: Mirror, message: str, *, is_let_in: bool) -> JsonObject:
         if not message:
-            return {"phase": "Running", "conditions": []}
+            return {"phase": "Running"}
         return {
-            "phase": "Inqueue",
+            "phase": "Inqueue" if is_let_in else "Pending",
             "conditions": [
                 {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": message}
             ],
         }
+
+    def _check_room(self, spec: JsonObject, queue: Mirror) -> None:
+        """Only what a group says that it needs is compared when it asks for the queue; the rest shows at its pods."""
+        asked = spec.get("minResources") or {}
+        for name, amount in (queue.spec.get("capability") or {}).items():
+            if name not in asked:
+                raise NotAllowed(f"10/10 tasks in gang unschedulable: queue has no {name} left")
+            if parse_milli(asked[name]) > parse_milli(amount):
+                raise NotLetIn("10/10 tasks in gang unschedulable: pod group is not ready")

@@ -12,7 +12,7 @@ from grove.api.mirror import Mirror
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podgang import PodGang
-from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, PODGANGS, Resource
+from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, PODCLIQUES, PODGANGS, Resource
 from grove.backends.native_groups import NativeFeatures
 from grove.clock import Clock
 from grove.cluster.store import Change, ChangeType
@@ -21,6 +21,7 @@ from grove.controller.settings import Settings
 from grove.kube.client import Client
 from grove.kube.transport import Request, Response
 from grove.planner.views import pod_index
+from grove.sim.sight import owner_uid
 from grove.sim.world import Operator, World
 from tests.backends.native_scheduler import NativeScheduler, Protection, parent_of
 from tests.backends.scheduler_world import definitions
@@ -153,7 +154,7 @@ class NativeRules:
                 yield f"{pod.metadata.name} is ungated and its group {pod.group_name or '(none)'} does not exist"
             return
         parent = parent_of(group)
-        if parent and pod.metadata.controller_uid not in self._placed and parent not in self._roots:
+        if parent and owner_uid(pod) not in self._placed and parent not in self._roots:
             yield f"{pod.metadata.name} is ungated and the root {parent} does not exist"
 
     def _partial(self) -> Iterator[str]:
@@ -185,13 +186,13 @@ class NativeRules:
     def check_rest(self) -> None:
         """What was placed is relaxed, nothing stands around that nobody needs, and every root has its leaves."""
         groups, roots = self._world.groups, self._world.roots
-        owners = {gang.metadata.uid for gang in self._world.objects(PODGANGS)}
+        owners = {PODGANGS.owner_key(gang.metadata) for gang in self._world.objects(PODGANGS)}
         pods = [pod for pod in self._world.pods() if not pod.metadata.is_leaving]
         named = {pod.group_name for pod in pods}
         # Those that are leaving stay as long as a running pod names them.
         staying = {name: one for name, one in groups.items() if not one.metadata.is_leaving}
         for name, group in {**staying, **roots}.items():
-            assert group.metadata.controller_uid in owners, f"{name} belongs to nobody"
+            assert group.metadata.controller in owners, f"{name} belongs to nobody"
         for name in named - {""}:
             assert name in groups, f"pods name {name}, which does not exist"
         for name, group in staying.items():
@@ -213,8 +214,8 @@ class NativeRules:
 
 
 def _placed_count(clique: PodClique, pods: dict[str, list[Pod]]) -> int:
-    uid = clique.metadata.uid
-    mine = (pod for pod in pods.get(clique.metadata.name, ()) if pod.metadata.controller_uid == uid)
+    owner = PODCLIQUES.owner_key(clique.metadata)
+    mine = (pod for pod in pods.get(clique.metadata.name, ()) if pod.metadata.controller == owner)
     return sum((bool(pod.spec.node_name) and pod.is_active) or pod.is_succeeded for pod in mine)
 
 

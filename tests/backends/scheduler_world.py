@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from grove.api import labels
 from grove.api.meta import JsonObject
 from grove.api.mirror import Mirror
 from grove.api.resources import KAI_QUEUES, VOLCANO_QUEUES, Resource
@@ -111,6 +112,13 @@ def definition_names() -> list[str]:
 def definitions(file: str) -> list[JsonObject]:
     """The CustomResourceDefinitions of a scheduler."""
     return _documents(CRDS / file)
+
+
+def without_uids(spec: Any) -> Any:
+    """What a mirror says, without the uids of cliques: they differ from run to run."""
+    if isinstance(spec, dict):
+        return {k: "(its uid)" if k == labels.PODCLIQUE_UID else without_uids(one) for k, one in spec.items()}
+    return [without_uids(one) for one in spec] if isinstance(spec, list) else spec
 
 
 def _documents(path: Path) -> list[JsonObject]:

@@ -17,7 +17,7 @@ from grove.api.yaml_text import spread_text
 from grove.cluster.nodes import Layout
 from grove.kube.transport import Request
 from grove.sim.clock import run_virtual
-from tests.backends.scheduler_world import KAI, VOLCANO, SchedulerWorld
+from tests.backends.scheduler_world import KAI, VOLCANO, SchedulerWorld, without_uids
 from tests.simulation.stories import FIXTURES, ONE_POD_NODE, WORKLOAD1, WORKLOAD2, expect_running
 from tests.simulation.termination_stories import give_back, lose_pods, pods_of, with_delay
 from tests.simulation.updating import change_image
@@ -77,7 +77,7 @@ def _as_written(resource: Resource[Any], item: JsonObject) -> JsonObject:
         "apiVersion": resource.api_version,
         "kind": resource.kind,
         "metadata": {**metadata, "owned by": owners},
-        "spec": item["spec"],
+        "spec": without_uids(item["spec"]),
     }
 
 

@@ -121,13 +121,29 @@ def test_a_topology_of_kais_own_is_named_where_the_binding_refers_to_one() -> No
     assert spec["topologyConstraint"]["topology"] == "kais-own"
 
 
-def test_when_the_binding_is_gone_the_podgroup_goes_on_speaking_of_the_topology_it_named() -> None:
+def test_when_the_binding_is_gone_the_podgroup_keeps_a_topology_that_somebody_else_made() -> None:
     spec = {"topology_constraint": packed("zone")}
     ask = gang_ask(pcs=a_kai_set(), spec=spec, topology_reference="kais-own")
     written = stored(body_of(answer(KAI, ask)))
     lost = gang_ask(pcs=a_kai_set(), spec=spec, is_topology_known=False)
     plan = answer(KAI, lost, written)
     assert (plan.patch, plan.waits) == ((), "")
+
+
+def test_when_the_binding_is_gone_with_its_topology_the_podgroup_asks_for_none() -> None:
+    named: dict[str, Any] = {
+        "spec": {"topology_constraint": packed("zone")},
+        "annotations": {labels.TOPOLOGY_NAME: "dc"},
+    }
+    written = stored(body_of(answer(KAI, gang_ask(pcs=a_kai_set(), **named))))
+    assert written.spec["topologyConstraint"]["topology"] == "dc"
+    lost = gang_ask(pcs=a_kai_set(), is_topology_known=False, **named)
+    after = patched(answer(KAI, lost, written))
+    assert "topologyConstraint" not in after.spec
+    assert (answer(KAI, lost, after).patch, answer(KAI, lost, after).waits) == ((), "")
+    # It is back.
+    again = answer(KAI, gang_ask(pcs=a_kai_set(), **named), after)
+    assert patched(again).spec["topologyConstraint"] == written.spec["topologyConstraint"]
 
 
 def test_constraints_of_an_unnamed_topology_are_not_offered() -> None:

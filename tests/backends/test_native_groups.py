@@ -247,7 +247,7 @@ def test_root_leaves_and_extras_have_the_priority_of_the_pods() -> None:
 
 
 def test_mixed_priorities_are_said_to_be_never_placed() -> None:
-    (words,) = Server().answer(ask(priorities=("high", "", "high"))).unmet
+    (words,) = Server().answer(ask(priorities=("high", "", "high"))).gangless
     assert "high, none" in words
 
 
@@ -581,14 +581,14 @@ def test_a_scheduler_that_passes_over_groups_is_told_of() -> None:
     whole = ask()
     server = made(whole)
     server.settle(placed(whole))
-    (words,) = server.answer(placed(whole)).unmet
+    (words,) = server.answer(placed(whole)).gangless
     assert "GenericWorkload" in words
     server.say("True")
-    assert server.answer(placed(whole)).unmet == ()
+    assert server.answer(placed(whole)).gangless == ()
 
 
 def test_groups_that_were_made_after_their_pods_were_placed_prove_nothing() -> None:
     whole = placed(ask())
     earlier = {one.name: {"newest_placed_at": NOW - timedelta(seconds=1)} for one in whole.cliques}
     server = made(with_cliques(whole, earlier))
-    assert server.answer(with_cliques(whole, earlier)).unmet == ()
+    assert server.answer(with_cliques(whole, earlier)).gangless == ()

@@ -6,11 +6,12 @@ from grove.backends.native_groups import NativeFeatures
 from grove.sim.clock import run_virtual
 from tests.backends.native_world import COMPOSITES, GROUPS_ONLY, NativeWorld
 from tests.simulation.stories import ONE_POD_NODE, STORIES, Story
+from tests.simulation.zero_stories import ZERO_STORIES
 
 # Those that ask for every minimum before any extra, whenever room appears: kube-scheduler looks at one group after the
 # other, and an extra that was shown to it once stays (`test_native_attacks.py` tells what is kept of it).
 BEYOND_IT = ("scaled minima before any extra", "both bases before anything else")
-TOLD = [story for story in STORIES if story.name not in BEYOND_IT]
+TOLD = [*(story for story in STORIES if story.name not in BEYOND_IT), *ZERO_STORIES]
 
 both = pytest.mark.parametrize(
     "features", [pytest.param(COMPOSITES, id="composites"), pytest.param(GROUPS_ONLY, id="groups only")]

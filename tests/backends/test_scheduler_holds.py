@@ -4,11 +4,12 @@ import pytest
 
 from grove.api.meta import JsonObject, find_condition
 from grove.api.podcliqueset import PodCliqueSet
-from grove.api.resources import EVENTS, PODCLIQUESETS
+from grove.api.resources import EVENTS, KAI_TOPOLOGIES, PODCLIQUESETS, PODS, TOPOLOGY_BINDINGS
 from grove.kube.errors import ApiError
 from grove.sim.clock import run_virtual
 from tests.backends.scheduler_world import KAI, QUEUE, VOLCANO, SchedulerWorld
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, expect_running, find_set
+from tests.simulation.topology_stories import RACK, add_rack, binding, clique, domains, pack, pcs, waiting
 
 both = pytest.mark.parametrize("scheduler", [KAI, VOLCANO])
 
@@ -129,7 +130,7 @@ def test_a_podgroup_of_somebody_else_under_the_name_is_left_alone_and_told(sched
             (found,) = world.objects(kind)
             assert found.spec["minMember"] == 1
             assert world.running_pods() == ()
-            condition = find_condition(find_set(world, "workload1").status.conditions, "CannotBeCarriedOut")
+            condition = find_condition(find_set(world, "workload1").status.conditions, "ReconcileFailed")
             assert condition is not None
             assert condition.reason == "NameTaken"
             await world.delete(kind, "workload1-0")
@@ -147,7 +148,7 @@ def test_a_set_that_names_no_queue_of_kai_is_not_begun_and_says_why() -> None:
             await super(SchedulerWorld, world).apply(WORKLOAD1)
             await world.settle()
             assert world.pods() == ()
-            condition = find_condition(find_set(world, "workload1").status.conditions, "CannotBeCarriedOut")
+            condition = find_condition(find_set(world, "workload1").status.conditions, "ReconcileFailed")
             assert condition is not None
             assert "kai-scheduler places nothing without a queue" in condition.message
 
@@ -156,7 +157,8 @@ def test_a_set_that_names_no_queue_of_kai_is_not_begun_and_says_why() -> None:
 
 def naming(scheduler: str) -> JsonObject:
     """A set that names its scheduler itself."""
-    pod = {"containers": [{"name": "main", "image": "pause"}], "schedulerName": scheduler}
+    container = {"name": "main", "image": "pause", "resources": {"requests": {"memory": "80Mi"}}}
+    pod = {"containers": [container], "schedulerName": scheduler}
     clique = {"name": "a", "spec": {"roleName": "a", "replicas": 1, "podSpec": pod}}
     return {
         "apiVersion": "grove.io/v1alpha1",
@@ -190,5 +192,67 @@ def test_a_set_that_names_volcano_is_refused_while_its_queue_is_not_open() -> No
             world.open_queue()
             (applied,) = await world.apply(naming(VOLCANO))
             assert applied.warnings == ()
+
+    run_virtual(tell())
+
+
+class OldKaiWorld(SchedulerWorld):
+    """KAI before 0.17: its PodGroups have no stalenessGracePeriod."""
+
+    def _put(self, path: str, document: JsonObject) -> None:
+        for version in document["spec"].get("versions", ()):
+            spec = version["schema"]["openAPIV3Schema"]["properties"].get("spec", {})
+            spec.get("properties", {}).pop("stalenessGracePeriod", None)
+        super()._put(path, document)
+
+
+def test_a_kai_without_a_grace_period_places_gangs_and_the_set_says_what_it_does_not_do() -> None:
+    async def tell() -> None:
+        async with OldKaiWorld(KAI, nodes=10, node_resources=ONE_POD_NODE) as world:
+            await world.apply(WORKLOAD1)
+            await expect_running(world, 10)
+            (group,) = world.objects(world.podgroups)
+            assert "stalenessGracePeriod" not in group.spec
+            found = {one.type: one for one in find_set(world, "workload1").status.conditions}
+            assert "GangSchedulingUnavailable" not in found
+            limited = found["SchedulerLimited"]
+            assert (limited.status, limited.reason) == ("True", "NotAsAsked")
+            assert "install 0.17 or newer" in limited.message
+            warnings = [event for event in world.objects(EVENTS) if event.reason == "NotAsAsked"]
+            assert [event.message for event in warnings] == [limited.message]
+
+    run_virtual(tell())
+
+
+def test_a_binding_that_vanished_with_its_topology_of_kai_does_not_stop_a_set() -> None:
+    async def tell() -> None:
+        async with SchedulerWorld(KAI, node_resources=ONE_POD_NODE) as world:
+            await world.apply(binding())
+            await add_rack(world, "r0", 2)
+            await add_rack(world, "r1", 1)
+            await add_rack(world, "r2", 1)
+            await world.apply(pcs(clique("a", 2, pack("dc", required="rack"))))
+            await expect_running(world, 2)
+            assert domains(world) == ["r0"]
+            await world.delete(TOPOLOGY_BINDINGS, "dc", namespace="")
+            await world.settle()
+            assert world.objects(KAI_TOPOLOGIES) == ()
+            victim = world.running_pods()[0]
+            await world.nodes.cordon(victim.spec.node_name)
+            await world.delete(PODS, victim.metadata.name)
+            await expect_running(world, 1)
+            assert [pod.spec.node_selector for pod in waiting(world)] == [{RACK: "r0"}]
+            await world.nodes.uncordon(victim.spec.node_name)
+            await expect_running(world, 2)
+            assert domains(world) == ["r0"]
+            await world.scale(PODCLIQUESETS, "t", 2)
+            await expect_running(world, 4)
+            before = {pod.metadata.uid for pod in world.pods()}
+            await world.apply(binding())
+            await expect_running(world, 4)
+            assert {pod.metadata.uid for pod in world.pods()} == before
+            constraint = {"topology": "dc", "requiredTopologyLevel": RACK}
+            for group in world.objects(world.podgroups):
+                assert [one.get("topologyConstraint") for one in group.spec["subGroups"]] == [constraint]
 
     run_virtual(tell())

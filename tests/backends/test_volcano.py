@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.meta import JsonObject, Uid
+from grove.api.mirror import Mirror
 from grove.api.podcliqueset import PackConstraint, PodCliqueSet, TopologyConstraint
 from grove.api.resources import VOLCANO_PODGROUPS, VOLCANO_QUEUES
-from grove.backends.base import Said, Surface
+from grove.backends.base import CliqueAsk, GangAsk, Said, Surface
 from grove.backends.lpx import LpxBackend
 from grove.backends.volcano import VolcanoBackend
 from tests.backends.asking import (
@@ -39,19 +40,24 @@ def test_a_gang_becomes_one_podgroup_with_a_policy_per_clique() -> None:
     assert body["metadata"]["name"] == "p-0"
     assert body["spec"] == {
         "minMember": 5,
+        "minResources": {"cpu": "500m", "memory": "5Gi"},
         "queue": "default",
         "priorityClassName": "high",
         "subGroupPolicy": [
             {
                 "name": "p-0-a",
-                "labelSelector": {"matchLabels": {"grove.io/podclique": "p-0-a"}},
+                "labelSelector": {
+                    "matchLabels": {"grove.io/podclique": "p-0-a", "grove.io/podclique-uid": "uid-of-p-0-a"}
+                },
                 "matchLabelKeys": ["grove.io/podclique"],
                 "subGroupSize": 2,
                 "minSubGroups": 1,
             },
             {
                 "name": "p-0-b",
-                "labelSelector": {"matchLabels": {"grove.io/podclique": "p-0-b"}},
+                "labelSelector": {
+                    "matchLabels": {"grove.io/podclique": "p-0-b", "grove.io/podclique-uid": "uid-of-p-0-b"}
+                },
                 "matchLabelKeys": ["grove.io/podclique"],
                 "subGroupSize": 3,
                 "minSubGroups": 1,
@@ -60,19 +66,127 @@ def test_a_gang_becomes_one_podgroup_with_a_policy_per_clique() -> None:
     }
 
 
+def sizes(spec: JsonObject) -> list[tuple[int, int]]:
+    return [(one["subGroupSize"], one["minSubGroups"]) for one in spec["subGroupPolicy"]]
+
+
 def test_a_clique_whose_pods_are_all_done_is_waited_for_by_nobody() -> None:
     spec = made(podgroup("p-0-a", 0))["spec"]
     assert spec["minMember"] == 1
-    assert [(one["subGroupSize"], one["minSubGroups"]) for one in spec["subGroupPolicy"]] == [(1, 0)]
+    assert sizes(spec) == [(1, 0)]
 
 
 def test_a_podgroup_that_says_it_all_is_not_written_again() -> None:
     ask = gang_ask(podgroup("p-0-a", 2), podgroup("p-0-b", 0), pcs=a_set())
     body = body_of(answer(VOLCANO, ask))
     policies = [{**one, "networkTopology": {"mode": "hard"}} for one in body["spec"]["subGroupPolicy"]]
-    found = stored(body, subGroupPolicy=policies, minResources={"cpu": "1"})
+    # The same amounts in other words.
+    found = stored(body, subGroupPolicy=policies, minResources={"cpu": "0.2", "memory": "2048Mi"})
     plan = answer(VOLCANO, ask, found)
     assert (plan.patch, plan.waits) == ((), "")
+
+
+def test_what_others_wrote_into_a_policy_stays_when_it_changes() -> None:
+    ask = gang_ask(podgroup("p-0-a", 2), pcs=a_set())
+    body = body_of(answer(VOLCANO, ask))
+    theirs = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    found = stored(body, subGroupPolicy=[{**one, **theirs} for one in body["spec"]["subGroupPolicy"]])
+    (policy,) = patched(answer(VOLCANO, gang_ask(podgroup("p-0-a", 3), pcs=a_set()), found)).spec["subGroupPolicy"]
+    assert policy == {**body["spec"]["subGroupPolicy"][0], "subGroupSize": 3, **theirs}
+
+
+# --- after the first placement ---------------------------------------------------------------------------------------
+
+
+PAIR = (podgroup("p-0-a", 2), podgroup("p-0-b", 3))
+STRICT, RELAXED = [(2, 1), (3, 1)], [(1, 0), (1, 0)]
+
+
+def pair(*placed: int, **fields: Any) -> GangAsk:
+    """A gang with a minimum of two and one of three, of which so many are on nodes; `fields` are those of cliques."""
+    ask = gang_ask(*PAIR, pcs=a_set())
+    cliques = tuple(
+        msgspec.structs.replace(clique, placed_count=count, **fields)
+        for clique, count in zip(ask.cliques, placed or (0, 0), strict=True)
+    )
+    return msgspec.structs.replace(ask, cliques=cliques)
+
+
+def again(ask: GangAsk, *names: str) -> GangAsk:
+    """These cliques were made again, together."""
+    cliques = tuple(_made_again(one) if one.name in names else one for one in ask.cliques)
+    return msgspec.structs.replace(ask, cliques=cliques)
+
+
+def _made_again(clique: CliqueAsk) -> CliqueAsk:
+    return msgspec.structs.replace(clique, uid=Uid(f"new-{clique.name}"), life="2", placed_count=0)
+
+
+RELAXED_GROUP = patched(answer(VOLCANO, pair(2, 3), stored(body_of(answer(VOLCANO, pair())))))
+
+
+def spec_after(ask: GangAsk, found: Mirror) -> JsonObject:
+    plan = answer(VOLCANO, ask, found)
+    return patched(plan).spec if plan.patch else found.spec
+
+
+def test_a_gang_that_was_placed_asks_for_nothing_more() -> None:
+    assert (RELAXED_GROUP.spec["minMember"], sizes(RELAXED_GROUP.spec)) == (1, RELAXED)
+    # What it holds in its queue, it keeps.
+    assert RELAXED_GROUP.spec["minResources"] == {"cpu": "500m", "memory": "5Gi"}
+
+
+@pytest.mark.parametrize("placed", [(0, 0), (2, 2), (1, 3)])
+def test_a_gang_of_which_a_part_was_placed_waits_for_all_of_it(placed: tuple[int, int]) -> None:
+    found = stored(body_of(answer(VOLCANO, pair())))
+    assert answer(VOLCANO, pair(*placed), found).patch == ()
+
+
+@pytest.mark.parametrize("placed", [(0, 0), (1, 3), (2, 3)])
+def test_what_a_relaxed_gang_loses_does_not_make_it_strict(placed: tuple[int, int]) -> None:
+    assert answer(VOLCANO, pair(*placed), RELAXED_GROUP).patch == ()
+
+
+def test_the_next_incarnation_is_placed_as_a_whole_before_a_gate_opens() -> None:
+    ask = again(pair(), "p-0-a", "p-0-b")
+    plan = answer(VOLCANO, ask, RELAXED_GROUP)
+    assert plan.waits == "PodGroup p-0 is brought up to date first"
+    assert (patched(plan).spec["minMember"], sizes(patched(plan).spec)) == (5, STRICT)
+
+
+def test_a_part_that_was_made_again_is_placed_as_a_whole_and_the_rest_stays_relaxed() -> None:
+    spec = spec_after(again(pair(2, 3), "p-0-b"), RELAXED_GROUP)
+    assert (spec["minMember"], sizes(spec)) == (3, [(1, 0), (3, 1)])
+
+
+def test_a_podgroup_that_somebody_deleted_comes_back_as_relaxed_as_it_was() -> None:
+    spec = body_of(answer(VOLCANO, pair(1, 0)))["spec"]
+    assert (spec["minMember"], sizes(spec)) == (1, RELAXED)
+
+
+# --- pods that were made before the label ----------------------------------------------------------------------------
+
+
+def uids(spec: JsonObject) -> list[str]:
+    return [one["labelSelector"]["matchLabels"].get("grove.io/podclique-uid", "") for one in spec["subGroupPolicy"]]
+
+
+def test_a_clique_with_pods_without_the_label_is_selected_by_name_alone() -> None:
+    spec = body_of(answer(VOLCANO, pair(has_unlabelled=True)))["spec"]
+    assert (uids(spec), sizes(spec)) == (["", ""], STRICT)
+
+
+def test_when_the_last_pod_without_the_label_is_gone_the_clique_is_still_relaxed() -> None:
+    old = patched(answer(VOLCANO, pair(2, 3, has_unlabelled=True), stored(body_of(answer(VOLCANO, pair())))))
+    assert (uids(old.spec), sizes(old.spec)) == (["", ""], RELAXED)
+    spec = spec_after(pair(1, 2), old)
+    assert (uids(spec), sizes(spec)) == (["uid-of-p-0-a", "uid-of-p-0-b"], RELAXED)
+
+
+def test_the_next_incarnation_after_pods_without_the_label_is_strict() -> None:
+    old = patched(answer(VOLCANO, pair(2, 3, has_unlabelled=True), stored(body_of(answer(VOLCANO, pair())))))
+    spec = spec_after(again(pair(), "p-0-a", "p-0-b"), old)
+    assert (uids(spec), sizes(spec)) == (["new-p-0-a", "new-p-0-b"], STRICT)
 
 
 def test_a_gang_that_changed_changes_its_podgroup_before_another_gate_opens() -> None:
@@ -101,6 +215,7 @@ def test_a_pod_names_its_group_and_its_scheduler() -> None:
     assert pod == {
         "metadata": {
             "name": "x",
+            "labels": {"grove.io/podclique-uid": "u"},
             "annotations": {
                 "team": "x",
                 "scheduling.volcano.sh/group-name": "p-0",
@@ -215,6 +330,8 @@ def test_no_gang_is_offered_to_a_volcano_that_cannot_place_it(surface: Surface, 
 
 # --- what Volcano says -----------------------------------------------------------------------------------------------
 
+FULL = 'queue "default" does not let it in yet: its minimum is more than the queue, or the cluster, has left'
+
 
 @pytest.mark.parametrize(
     ("status", "expected"),
@@ -231,8 +348,28 @@ def test_no_gang_is_offered_to_a_volcano_that_cannot_place_it(surface: Surface, 
         ),
         pytest.param(
             {"phase": "Pending"},
-            (Said(message='it is not let into queue "default" yet', reason="Pending"),),
+            (Said(message=FULL, reason="Pending", is_queued=True),),
             id="not in its queue",
+        ),
+        pytest.param(
+            {
+                "phase": "Pending",
+                "conditions": [
+                    {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "3/5"}
+                ],
+            },
+            (Said(message=FULL, reason="Pending", is_queued=True),),
+            id="not in its queue, and so unschedulable",
+        ),
+        pytest.param(
+            {
+                "phase": "Running",
+                "conditions": [
+                    {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "3/5"}
+                ],
+            },
+            (),
+            id="unschedulable before it ran",
         ),
         pytest.param({"phase": "Inqueue"}, (), id="nothing yet"),
         pytest.param({}, (), id="not seen yet"),
@@ -243,6 +380,28 @@ def test_what_volcano_says_of_a_gang_it_did_not_place(status: JsonObject, expect
     found = stored(body_of(answer(VOLCANO, ask)), status)
     assert answer(VOLCANO, ask, found).said == expected
     assert answer(VOLCANO, gang_ask(pcs=a_set(), placed=1), found).said == ()
+
+
+# --- pods without requests -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("resources", "is_ganged"),
+    [
+        ({}, False),
+        ({"requests": {"cpu": "0"}}, False),
+        ({"requests": {"cpu": "1m"}}, True),
+        ({"limits": {"nvidia.com/gpu": 8}}, True),
+    ],
+)
+def test_pods_that_request_nothing_are_not_ganged_and_the_set_says_so(resources: JsonObject, is_ganged: bool) -> None:
+    pod = {"containers": [{"name": "main", "image": "pause", "resources": resources}]}
+    plan = answer(VOLCANO, gang_ask(pcs=a_set(role("a", pod=pod))))
+    words = (
+        "volcano does not wait for the pods of a when it places a gang, because they request no resources: "
+        "request cpu or memory in every clique"
+    )
+    assert plan.gangless == (() if is_ganged else (words,))
 
 
 # --- topology --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""The real console script, run as a user runs it: in a folder of its own, with an environment that knows no cluster."""
+"""`grove` as a user runs it: in a folder of its own, with an environment that knows no cluster.
+
+Commands run where they cost least and show the same: those that ask a cluster, in the process of the tests; those that
+are one, and those that go on, in forked processes. What only a new interpreter shows is tested with `GROVE`.
+"""
 
 import asyncio
 import os
@@ -7,52 +11,41 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+from unittest.mock import patch
+from weakref import WeakValueDictionary
 
 import msgspec
+import yaml
 
 from grove.api.meta import JsonObject
+from grove.cli.entry import main
 from grove.clock import LoopClock
 from grove.kube.config import find_access
 from grove.kube.http import HttpTransport
 from grove.kube.transport import Request
+from tests.cli.forked import Piped, killed_after, run_to_its_end
 
 GROVE = Path(sys.executable).with_name("grove")
 ROOT = Path(__file__).parent.parent.parent
 # A safety net, far above what anything takes.
 SECONDS = 240
 PAUSE_SECONDS = 0.02
+# Commands that change the process they run in for good: its signals, its log, its garbage collection.
+CLUSTERS = ("up", "run", "operator")
 
 
 def attempts() -> Iterator[None]:
     """`for _ in attempts():` again and again, until something should have happened long ago."""
-
-    async def now() -> float:
-        return LoopClock.starting_now().monotonic()
-
-    async def pause() -> None:
-        await LoopClock.starting_now().sleep(PAUSE_SECONDS)
-
-    with asyncio.Runner() as runner:
-        deadline = runner.run(now()) + SECONDS
-        while runner.run(now()) < deadline:
-            yield
-            # Whoever is asked needs the time more than who asks.
-            runner.run(pause())
-
-
-@contextmanager
-def ended_in_time(process: "subprocess.Popen[str]") -> Iterator[None]:
-    """Whoever reads what a process says need not wait for ever: one that says nothing is ended."""
-    watchdog = threading.Timer(SECONDS, process.kill)
-    watchdog.start()
-    try:
+    pause = threading.Event()
+    for _ in range(int(SECONDS / PAUSE_SECONDS)):
         yield
-    finally:
-        watchdog.cancel()
+        # The process that is asked needs the time more than the one that asks.
+        pause.wait(PAUSE_SECONDS)
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,18 +58,87 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
         return decoded
 
 
+def yaml_documents(text: str) -> list[JsonObject]:
+    """Parse a text of several documents. Definitions are long, and the loader in Python takes a second for each."""
+    return list(yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
 def environment(folder: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "GROVE", "_GROVE"))}
     return {**kept, "HOME": str(folder), "COLUMNS": "200", **(extra or {})}
 
 
 def grove(folder: Path, *arguments: str, given: str = "", env: Mapping[str, str] | None = None) -> Said:
+    """Run a command to its end."""
+    if arguments and arguments[0] in CLUSTERS:
+        code, out, err = run_to_its_end(folder, arguments, environment(folder, env), given=given, timeout=SECONDS)
+        return Said(code=code, out=out, err=err)
+    return _run_here(folder, arguments, environment(folder, env), given)
+
+
+def run_script(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Said:
+    """Run a command to its end as the installed script, with an interpreter of its own."""
     done = subprocess.run(
         [str(GROVE), *arguments],
-        cwd=folder, env=environment(folder, env), input=given, capture_output=True, text=True, timeout=SECONDS,
-        check=False,
+        cwd=folder, env=environment(folder, env), capture_output=True, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
     return Said(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def _run_here(folder: Path, arguments: tuple[str, ...], env: Mapping[str, str], given: str) -> Said:
+    """Run a command in this process, which is afterwards as it was."""
+    read, out, err = (TextIOWrapper(BytesIO(text), encoding="utf-8") for text in (given.encode(), b"", b""))
+    streams: dict[str, Any] = {"argv": ["grove", *arguments], "stdin": read, "stdout": out, "stderr": err}
+    with (
+        chdir(folder),
+        patch.dict(os.environ, env, clear=True),
+        patch.multiple(sys, **streams),
+        patch.object(asyncio.events, "new_event_loop", _ProcessLoop),
+        _limited_time(),
+    ):
+        try:
+            code = main()
+        except SystemExit as end:
+            # How the shell completion of a command ends.
+            code = int(end.code or 0)
+    return Said(code=code, out=_written(out), err=_written(err))
+
+
+class _ProcessLoop(asyncio.SelectorEventLoop):
+    """The event loop of a command. At its end it hangs up where the command does not: a process that ends does so."""
+
+    # Connections of the base class, by file.
+    _transports: WeakValueDictionary[int, asyncio.Transport]
+
+    def close(self) -> None:
+        if not self.is_closed():
+            for transport in tuple(self._transports.values()):
+                transport.abort()
+            self.call_soon(self.stop)
+            self.run_forever()
+        super().close()
+
+
+def _written(stream: TextIOWrapper) -> str:
+    stream.flush()
+    assert isinstance(stream.buffer, BytesIO)
+    return stream.buffer.getvalue().decode()
+
+
+@contextmanager
+def _limited_time() -> Iterator[None]:
+    """Fail instead of waiting for ever."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError(f"still running after {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Up:
@@ -85,10 +147,10 @@ class Up:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
         self.lines: list[str] = []
-        self.process = subprocess.Popen(
-            [str(GROVE), "up", *arguments],
-            cwd=folder, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self.process = self._start(("up", *arguments))
+
+    def _start(self, arguments: tuple[str, ...]) -> "Piped | subprocess.Popen[str]":
+        return self.start(*arguments)
 
     def __enter__(self) -> Self:
         self.read_until("Ctrl-C ends it.")
@@ -97,33 +159,31 @@ class Up:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.process.poll() is None:
+        if self.process.returncode is None:
             self.end()
 
     def read_until(self, text: str) -> str:
         """The first line from now on that holds the text; fails with all lines if there is none."""
         assert self.process.stdout is not None
-        with ended_in_time(self.process):
+        with killed_after(SECONDS, self.process):
             for line in self.process.stdout:
                 self.lines.append(line.rstrip("\n"))
                 if text in line:
                     return line.rstrip("\n")
-        raise AssertionError(f"never said {text!r}: {self.lines} {self.process.communicate()[1]}")
+        raise AssertionError(f"never said {text!r}: {self.lines} {self.process.communicate(timeout=SECONDS)[1]}")
 
     def end(self, number: signal.Signals = signal.SIGINT) -> Said:
         """Interrupt it, as Ctrl-C does; what it said after the lines that were read."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=SECONDS)
-        return Said(code=self.process.returncode, out=out, err=err)
+        return Said(code=self.process.wait(SECONDS), out=out, err=err)
 
     def grove(self, *arguments: str, given: str = "") -> Said:
         return grove(self.folder, *arguments, given=given)
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """A command that goes on."""
-        return subprocess.Popen(
-            [str(GROVE), *arguments], cwd=self.folder, env=environment(self.folder), stdout=subprocess.PIPE, text=True
-        )
+    def start(self, *arguments: str) -> Piped:
+        """Start a command that goes on."""
+        return Piped(self.folder, arguments, environment(self.folder))
 
     def read(self, path: str) -> JsonObject:
         """An object as the API has it."""
@@ -151,3 +211,13 @@ class Up:
             if said == lines:
                 return
         assert said == lines, arguments
+
+
+class UpScript(Up):
+    """`grove up` as the installed script, with an interpreter of its own."""
+
+    def _start(self, arguments: tuple[str, ...]) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [str(GROVE), *arguments],
+            cwd=self.folder, env=environment(self.folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip

@@ -1,5 +1,6 @@
 """`grove operator` as a process beside a cluster: its log, its pages, and how it ends."""
 
+import os
 import signal
 import subprocess
 import urllib.error
@@ -12,7 +13,8 @@ import msgspec
 import yaml
 
 from grove.api.meta import JsonObject
-from tests.cli.console import GROVE, SECONDS, attempts, ended_in_time, environment
+from tests.cli.console import GROVE, SECONDS, attempts, environment
+from tests.cli.forked import Forked, killed_after
 
 FREE_PORTS = {"server": {"healthProbes": {"port": 0}, "metrics": {"port": 0}}}
 # Short, so that a takeover is not waited for; long enough that on a busy machine nobody loses the lead who lives.
@@ -36,10 +38,15 @@ class Operator:
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.lines: list[JsonObject] = []
-        self.process = subprocess.Popen(
-            [str(GROVE), "operator", *arguments],
-            cwd=folder, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        reading, writing = os.pipe()
+        self.stderr = os.fdopen(reading)
+        with open(writing, "w") as written:
+            self.process = self._start(folder, ("operator", *arguments), written.fileno())
+
+    def _start(self, folder: Path, arguments: tuple[str, ...], stderr: int) -> "Forked | subprocess.Popen[bytes]":
+        with open(os.devnull, "w+") as nothing:
+            files = (nothing.fileno(), nothing.fileno(), stderr)
+            return Forked(folder, arguments, environment(folder), files=files)
 
     def __enter__(self) -> Self:
         self.start = self.read_until("grove operator")
@@ -48,14 +55,13 @@ class Operator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.process.poll() is None:
+        if self.process.returncode is None:
             self.end(signal.SIGKILL)
 
     def read_until(self, text: str) -> JsonObject:
         """The first line from now on whose message begins so."""
-        assert self.process.stderr is not None
-        with ended_in_time(self.process):
-            for line in self.process.stderr:
+        with killed_after(SECONDS, self.process):
+            for line in self.stderr:
                 self.lines.append(msgspec.json.decode(line))
                 if self.lines[-1]["msg"].startswith(text):
                     return self.lines[-1]
@@ -80,8 +86,15 @@ class Operator:
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        assert self.process.stderr is not None
-        # Not `communicate`: it would miss what was read ahead.
-        with self.process.stderr as rest:
+        with self.stderr as rest:
             self.lines += [msgspec.json.decode(line) for line in rest]
         return self.process.wait(SECONDS)
+
+
+class OperatorScript(Operator):
+    """`grove operator` as the installed script, with an interpreter of its own."""
+
+    def _start(self, folder: Path, arguments: tuple[str, ...], stderr: int) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [str(GROVE), *arguments], cwd=folder, env=environment(folder), stdout=subprocess.DEVNULL, stderr=stderr
+        )

@@ -75,6 +75,7 @@ def revision_body(
         "kind": "ControllerRevision",
         "metadata": {
             "name": f"{name}-h{number}",
+            "namespace": "default",
             "labels": {**labels.default_labels(name), labels.COMPONENT: labels.COMPONENT_REVISION},
             "annotations": {"kubernetes.io/change-cause": cause} if cause else {},
             "creationTimestamp": "2026-01-01T11:58:20Z",
@@ -102,9 +103,13 @@ def _owner(kind: str, name: str, uid: str) -> JsonObject:
     return {"apiVersion": "grove.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": True}
 
 
-def _part(name: str, owner: str, labels_: dict[str, str], **fields: object) -> JsonObject:
-    metadata = {"name": name, "uid": f"{name}-uid", "labels": labels_, "ownerReferences": [_owner("X", "x", owner)]}
-    return {"metadata": metadata, **fields}
+def _part(name: str, owner: JsonObject, labels_: dict[str, str], **fields: object) -> JsonObject:
+    place = {"name": name, "namespace": "default", "uid": f"{name}-uid"}
+    return {"metadata": {**place, "labels": labels_, "ownerReferences": [owner]}, **fields}
+
+
+def _of_set() -> JsonObject:
+    return _owner("PodCliqueSet", "p", "p-uid")
 
 
 def replica(
@@ -119,16 +124,16 @@ def replica(
     """One replica: what its gang runs, and its pods in words: `old`, `new`, `leaving`."""
     base = f"p-{index}"
     standalone = _part(
-        f"{base}-a", "p-uid", {labels.SET_REPLICA_INDEX: str(index)},
+        f"{base}-a", _of_set(), {labels.SET_REPLICA_INDEX: str(index)},
         spec={"replicas": 2, "minAvailable": 1}, status={"rollingUpdateProgress": a_progress},
     )  # fmt: skip
     group = _part(
-        f"{base}-g", "p-uid", {labels.SET_REPLICA_INDEX: str(index)},
+        f"{base}-g", _of_set(), {labels.SET_REPLICA_INDEX: str(index)},
         spec={"replicas": 2, "minAvailable": 1}, status={"rollingUpdateProgress": g_progress},
     )  # fmt: skip
     members = [
         _part(
-            f"{base}-g-{j}-b", f"{base}-g-uid",
+            f"{base}-g-{j}-b", _owner("PodCliqueScalingGroup", f"{base}-g", f"{base}-g-uid"),
             {labels.SET_REPLICA_INDEX: str(index), labels.GROUP_REPLICA_INDEX: str(j)},
             spec={"replicas": 1, "minAvailable": 1},
         )
@@ -136,7 +141,7 @@ def replica(
     ]  # fmt: skip
     pods = [_pod(f"{base}-a", "a", i, word) for i, word in enumerate(a.split())]
     pods += [_pod(f"{base}-g-{j}-b", "b", 0, word) for j, word in enumerate(b.split())]
-    gang = _part(base, "p-uid", {labels.GENERATION_HASH: runs})
+    gang = _part(base, _of_set(), {labels.GENERATION_HASH: runs})
     return SetObjects(
         pcs=pcs(),
         groups=(msgspec.convert(group, PodCliqueScalingGroup),),
@@ -150,7 +155,8 @@ def _pod(clique: str, role: str, index: int, word: str) -> JsonObject:
     if word == "none":
         return {}
     number = 2 if word == "new" else 1
-    body = _part(f"{clique}-{index}", f"{clique}-uid", {labels.TEMPLATE_HASH: f"{role}{number}"})
+    owner = _owner("PodClique", clique, f"{clique}-uid")
+    body = _part(f"{clique}-{index}", owner, {labels.TEMPLATE_HASH: f"{role}{number}"})
     if word == "leaving":
         body["metadata"]["deletionTimestamp"] = STARTED
     return body

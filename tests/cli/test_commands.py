@@ -1,8 +1,7 @@
-"""Commands on a running cluster, each as a process of its own: apply, status, why, logs, delete."""
+"""Commands on a running cluster: apply, status, why, logs, delete."""
 
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import pytest
 import yaml
 
 from grove.api.meta import JsonObject
-from tests.cli.console import ROOT, SECONDS, Up, attempts, ended_in_time, grove
+from tests.cli.console import ROOT, SECONDS, Up, attempts, grove
+from tests.cli.forked import Piped, killed_after
 
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
 
@@ -186,7 +186,6 @@ def test_programs_read_a_log_line_by_line(up: Up) -> None:
     assert lines == [{"line": started}, {"line": ready}]
     assert up.grove("logs", name, "--tail", "0", "-o", "json").out == ""
     follower = up.start("logs", "-f", name, "--tail", "1", "-o", "json")
-    assert follower.stdout is not None
     assert json.loads(follower.stdout.readline()) == {"line": ready}
     assert _interrupted(follower) == 130
 
@@ -203,7 +202,6 @@ def test_the_log_of_a_pod_without_a_node_is_a_question_for_why(up: Up, follow: t
 
 def test_a_followed_log_goes_on_until_it_is_interrupted(up: Up) -> None:
     follower = up.start("logs", "-f", pod_name(up))
-    assert follower.stdout is not None
     assert follower.stdout.readline() == "container router started (simulated: no process runs)\n"
     assert follower.stdout.readline() == "container router is ready\n"
     assert _interrupted(follower) == 130
@@ -215,7 +213,6 @@ def test_a_followed_log_ends_with_its_pod(up: Up) -> None:
     assert up.grove("apply", "-f", "-", given=yaml.safe_dump(pod)).out == "pod/brief created\n"
     up.ask_until("is ready", "logs", "brief")
     follower = up.start("logs", "-f", "brief", "--tail", "1")
-    assert follower.stdout is not None
     assert follower.stdout.readline() == "container main is ready\n"
     up.grove("delete", "pod/brief")
     assert (follower.communicate(timeout=SECONDS)[0], follower.returncode) == ("", 0)
@@ -223,7 +220,6 @@ def test_a_followed_log_ends_with_its_pod(up: Up) -> None:
 
 def test_an_interrupted_watch_says_nothing(up: Up) -> None:
     watcher = up.start("status", "chat", "--watch", "-o", "json")
-    assert watcher.stdout is not None
     assert '"chat"' in watcher.stdout.readline()
     watcher.send_signal(signal.SIGINT)
     # What changed meanwhile, and nothing of the interruption.
@@ -232,7 +228,7 @@ def test_an_interrupted_watch_says_nothing(up: Up) -> None:
     assert watcher.returncode == 130
 
 
-def _interrupted(process: "subprocess.Popen[str]") -> int:
+def _interrupted(process: Piped) -> int | None:
     """As by Ctrl-C: how it ended; it must have said nothing of it."""
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=SECONDS)
@@ -293,14 +289,13 @@ def test_a_namespace_that_does_not_exist_is_named(up: Up) -> None:
 
 def test_watching_tells_the_first_look_and_then_what_changes(up: Up) -> None:
     watcher = up.start("status", "--watch")
-    assert watcher.stdout is not None
-    with ended_in_time(watcher):
+    with killed_after(SECONDS, watcher):
         assert "pcs/chat Running" in watcher.stdout.readline()
         up.grove("apply", "-f", "-", given=small_set("fresh"))
         # Not every state on the way is told, but that there is something new.
         assert any("pcs/fresh " in line for line in watcher.stdout)
     watcher.terminate()
-    watcher.communicate()
+    watcher.communicate(timeout=SECONDS)
 
 
 def test_a_folder_without_a_kubeconfig_of_grove_uses_kubectls_rules(up: Up, tmp_path: Path) -> None:

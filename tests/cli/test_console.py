@@ -4,16 +4,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
-import yaml
 
 from grove.api.crds import custom_resource_definitions
 from grove.cli import main as command_line
-from tests.cli.console import GROVE, ROOT, environment, grove
+from tests.cli.console import GROVE, ROOT, environment, grove, run_script, yaml_documents
+
+# A kubeconfig: no server has this port.
+UNREACHABLE = """\
+current-context: c
+contexts: [{name: c, context: {cluster: c}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+"""
 
 
 def test_the_version_is_printed_for_people_and_for_programs(tmp_path: Path) -> None:
-    said = grove(tmp_path, "version")
+    said = run_script(tmp_path, "version")
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith("grove ")
     as_json = grove(tmp_path, "version", "--output", "json")
@@ -26,7 +33,7 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
     listed = said.out.partition("Commands:")[2].split("\n")
     assert [line.split()[0] for line in listed if line.strip()] == [
         "up", "run", "operator", "apply", "plan", "delete", "status", "why", "rollout", "logs", "sim", "crds",
-        "manifests", "webhook-certs", "version",
+        "manifests", "webhook-certs", "completion", "version",
     ]  # fmt: skip
 
 
@@ -34,7 +41,7 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
     ("arguments", "line"),
     [
         (["statsu"], "grove: No such command 'statsu'. Did you mean 'status'? (see grove --help)"),
-        (["up", "--nodse", "3"], "grove: No such option: --nodse (Possible options: --nodes) (see grove up --help)"),
+        (["up", "--nodse", "3"], "grove: No such option '--nodse'. Did you mean '--nodes'? (see grove up --help)"),
         (["rollout", "status"], "grove: Missing argument 'pcs/NAME'. (see grove rollout status --help)"),
         (["up", "--nodes", "many"], "grove: Invalid value for '--nodes'"),
         (["up", "--nodes", "-1"], "grove: Invalid value for '--nodes'"),
@@ -105,7 +112,7 @@ def test_output_that_takes_nothing_is_no_bug(tmp_path: Path, output: str, code: 
 
 def test_signs_that_an_encoding_lacks_are_replaced(tmp_path: Path) -> None:
     scenario = ROOT / "examples" / "scenarios" / "node-loss-at-group-level.yaml"
-    said = grove(tmp_path, "sim", str(scenario), env={"PYTHONIOENCODING": "ascii"})
+    said = run_script(tmp_path, "sim", str(scenario), env={"PYTHONIOENCODING": "ascii"})
     assert (said.code, said.err) == (0, "")
     assert "\n?? replica 0 " in said.out
 
@@ -133,12 +140,7 @@ def test_logs_are_asked_of_pods_only(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_named_with_its_source(tmp_path: Path) -> None:
-    config = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
-    }
-    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    (tmp_path / "config").write_text(UNREACHABLE)
     said = grove(tmp_path, "status", "--kubeconfig", "config")
     assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
     assert said.err.startswith("grove: cannot reach https://127.0.0.1:1 (from config): ")
@@ -146,25 +148,49 @@ def test_a_cluster_that_does_not_answer_is_named_with_its_source(tmp_path: Path)
     assert "ssl:" not in said.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["apply", "-f", "set.yaml"],
+        ["plan", "-f", "set.yaml"],
+        ["delete", "pcs/x"],
+        ["status", "--watch"],
+        ["why", "pcs/x"],
+        ["logs", "--follow", "x"],
+        ["rollout", "undo", "x"],
+    ],
+)
+def test_a_command_loads_all_that_it_needs_in_a_new_interpreter(tmp_path: Path, arguments: list[str]) -> None:
+    """Other tests run it where everything is loaded already. Nothing that it loads may be deprecated."""
+    (tmp_path / "config").write_text(UNREACHABLE)
+    (tmp_path / "set.yaml").write_text((ROOT / "examples" / "quickstart.yaml").read_text())
+    said = subprocess.run(
+        [sys.executable, "-W", "error", str(GROVE), *arguments, "--kubeconfig", "config"],
+        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr.startswith("grove: cannot reach https://127.0.0.1:1 (from config): ")
+
+
 def test_a_bug_is_one_line_that_says_where_the_details_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def break_down(*_: object, **__: object) -> None:
+    def break_down() -> None:
         raise ExceptionGroup("several", [RuntimeError("a belief is broken")])
 
-    monkeypatch.setattr(command_line, "app", break_down)
-    assert command_line.main(["version"]) == 1
+    monkeypatch.setattr(command_line, "app", click.Command("grove", callback=break_down))
+    assert command_line.main([]) == 1
     assert capsys.readouterr().err == (
         "grove: RuntimeError: a belief is broken; this is a bug, please report it (GROVE_DEBUG=1 shows the details)\n"
     )
     monkeypatch.setenv("GROVE_DEBUG", "1")
-    assert command_line.main(["version"]) == 1
+    assert command_line.main([]) == 1
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
 def test_crds_are_the_definitions_of_our_kinds(tmp_path: Path) -> None:
     expected = list(custom_resource_definitions())
-    assert list(yaml.safe_load_all(grove(tmp_path, "crds").out)) == expected
+    assert yaml_documents(grove(tmp_path, "crds").out) == expected
     assert [crd["metadata"] for crd in grove(tmp_path, "crds", "-o", "json").json()["items"]] == [
         crd["metadata"] for crd in expected
     ]
@@ -183,22 +209,30 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
 )
 def test_a_shell_is_told_how_to_complete_commands(tmp_path: Path, typed: str, completed: list[str]) -> None:
     place = str(len(typed.split(" ")) - 1)
-    asked = {"_GROVE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": place}
-    assert grove(tmp_path, env=asked).out.split() == completed
+    asked = {"_GROVE_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": place}
+    assert grove(tmp_path, env=asked).out.split() == [f"plain,{word}" for word in completed]
 
 
-def test_ctrl_c_is_understood_while_it_still_loads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shell_asks_grove_for_completions(tmp_path: Path, shell: str) -> None:
+    said = grove(tmp_path, "completion", shell)
+    assert (said.code, said.err) == (0, "")
+    assert f"_GROVE_COMPLETE={shell}_complete" in said.out
+
+
+@pytest.mark.parametrize("loading", ["click", "grove.cli.main", "grove.cli.version"])
+def test_ctrl_c_is_understood_while_it_still_loads(tmp_path: Path, loading: str) -> None:
     impatient = (
         "import sys\n"
         "class Impatient:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'typer': raise KeyboardInterrupt\n"
+        f"        if name == {loading!r}: raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Impatient())\n"
         "from grove.cli.entry import main\n"
         "sys.exit(main())\n"
     )
     said = subprocess.run(
-        [sys.executable, "-c", impatient],
+        [sys.executable, "-c", impatient, "version"],
         cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (said.returncode, said.stdout, said.stderr) == (130, "", "")

@@ -4,20 +4,14 @@ import base64
 from pathlib import Path
 
 import pytest
-import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from grove.api.meta import JsonObject
 from grove.installation.objects import installation_objects
 from grove.installation.settings import DEFAULT_CONFIGURATION, plan_installation
-from tests.cli.console import grove
+from tests.cli.console import grove, yaml_documents
 
 MANUAL = DEFAULT_CONFIGURATION.replace("port: 9443", "port: 9443\n    certProvisionMode: manual")
-
-
-def documents(text: str) -> list[JsonObject]:
-    return list(yaml.safe_load_all(text))
 
 
 def test_manifests_are_the_objects_of_an_installation(tmp_path: Path) -> None:
@@ -25,7 +19,7 @@ def test_manifests_are_the_objects_of_an_installation(tmp_path: Path) -> None:
     expected = list(installation_objects(installation))
     options = ("--image", "i:1", "--namespace", "here", "--replicas", "3", "--priority-class", "")
     said = grove(tmp_path, "manifests", *options)
-    assert (said.code, said.err, documents(said.out) == expected) == (0, "", True)
+    assert (said.code, said.err, yaml_documents(said.out) == expected) == (0, "", True)
     assert grove(tmp_path, "manifests", *options, "-o", "json").json()["items"] == expected
 
 
@@ -40,7 +34,7 @@ def test_a_configuration_of_ones_own_is_installed_word_for_word(tmp_path: Path) 
     text = "# ours\n" + DEFAULT_CONFIGURATION + "logLevl: debug\n"
     (tmp_path / "config.yaml").write_text(text)
     said = grove(tmp_path, "manifests", "--config", "config.yaml")
-    (config,) = [one for one in documents(said.out) if one["kind"] == "ConfigMap"]
+    (config,) = [one for one in yaml_documents(said.out) if one["kind"] == "ConfigMap"]
     assert config["data"] == {"config.yaml": text}
     assert said.err == "grove: warning: config.yaml: logLevl: unknown key, ignored; did you mean logLevel?\n"
 
@@ -69,7 +63,7 @@ def test_what_could_not_work_is_refused_in_one_line(
 
 
 def test_certificates_and_manifests_of_a_manual_installation_fit_together(tmp_path: Path) -> None:
-    (secret,) = documents(grove(tmp_path, "webhook-certs", "--namespace", "here", "--secret", "s").out)
+    (secret,) = yaml_documents(grove(tmp_path, "webhook-certs", "--namespace", "here", "--secret", "s").out)
     assert (secret["metadata"]["name"], secret["metadata"]["namespace"]) == ("s", "here")
     data = {key: base64.b64decode(value) for key, value in secret["data"].items()}
     assert sorted(data) == ["ca.crt", "tls.crt", "tls.key"]
@@ -82,7 +76,7 @@ def test_certificates_and_manifests_of_a_manual_installation_fit_together(tmp_pa
     (tmp_path / "ca.crt").write_bytes(data["ca.crt"])
     (tmp_path / "manual.yaml").write_text(MANUAL)
     said = grove(tmp_path, "manifests", "--config", "manual.yaml", "--ca-bundle", "ca.crt", "--namespace", "here")
-    webhooks = [webhook for one in documents(said.out) for webhook in one.get("webhooks", ())]
+    webhooks = [webhook for one in yaml_documents(said.out) for webhook in one.get("webhooks", ())]
     assert {webhook["clientConfig"]["caBundle"] for webhook in webhooks} == {secret["data"]["ca.crt"]}
 
 

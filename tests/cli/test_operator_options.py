@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from grove.admission.app import WebhookOptions
-from grove.api.operatorconfiguration import Authorizer, OperatorConfiguration, Scheduler, SchedulerProfile, Server
+from grove.api.operatorconfiguration import (
+    Authorizer,
+    Limits,
+    OperatorConfiguration,
+    Scheduler,
+    SchedulerProfile,
+    Server,
+)
 from grove.api.operatorconfiguration import TopologyAwareScheduling as Topology
 from grove.api.operatorconfiguration import WebhookServer as Webhooks
 from grove.cli.operator_options import (
@@ -43,6 +50,8 @@ def test_a_pod_serves_webhooks_behind_its_service_and_a_laptop_does_not() -> Non
     options = asked()
     assert (options.host, options.port, options.namespace, options.url) == ("", 2750, "grove-system", "")
     assert (options.secret_name, options.is_manual) == ("grove-webhook-server-cert", False)
+    # Where its user happens to work is no place for the operator's certificate.
+    assert asked(access=LAPTOP, url="https://127.0.0.1:9443").namespace == "grove-system"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +114,12 @@ def test_the_controller_follows_the_configuration() -> None:
     assert (settings.schedulers, settings.default_scheduler, settings.is_topology_aware) == (
         ("default-scheduler", "volcano"), "volcano", True,
     )  # fmt: skip
+
+
+def test_the_object_budget_of_the_configuration_counts_for_admission_and_for_the_planner() -> None:
+    configuration = OperatorConfiguration(limits=Limits(objects_per_set=7))
+    assert asked(configuration).settings.objects_per_set == 7
+    assert controller_settings(configuration).objects_per_set == 7
 
 
 def test_the_lease_is_in_our_namespace_unless_another_is_named() -> None:

@@ -10,10 +10,10 @@ from grove.clock import LoopClock
 from grove.kube.config import find_access
 from grove.kube.http import HttpTransport
 from grove.kube.transport import MERGE_PATCH, Request
-from tests.cli.console import ROOT, Up
+from tests.cli.console import ROOT, Up, UpScript
 from tests.markdown import fences
 
-MAKE, TERMINAL, _ = (fence.text for fence in fences((ROOT / "README.md").read_text()) if fence.language == "console")
+MAKE, TERMINAL, *_ = (fence.text for fence in fences((ROOT / "README.md").read_text()) if fence.language == "console")
 
 
 def _commands() -> dict[str, list[str]]:
@@ -35,7 +35,7 @@ def _plain(line: str) -> str:
 def test_the_readme_shows_what_is_printed(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("readme")
     commands = _commands()
-    with Up(folder, str(ROOT / "examples" / "quickstart.yaml")) as up:
+    with UpScript(folder, str(ROOT / "examples" / "quickstart.yaml")) as up:
         up.read_until("podcliqueset/chat created")
         assert [_plain(line) for line in up.lines] == [_plain(line) for line in MAKE.splitlines()[1:]]
         up.ask_until_lines([_plain(line) for line in commands["grove status"]], "status", plain=_plain)

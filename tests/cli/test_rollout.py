@@ -1,11 +1,10 @@
-"""`grove rollout` as processes on a running cluster, with the operator: follow an update, look back, go back."""
+"""`grove rollout` on a running cluster, with the operator: follow an update, look back, go back."""
 
 import fcntl
 import os
 import pty
 import re
 import struct
-import subprocess
 import termios
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,8 @@ import pytest
 import yaml
 
 from grove.api.meta import JsonObject
-from tests.cli.console import GROVE, SECONDS, Up, environment, grove
+from tests.cli.console import SECONDS, Up, environment, grove
+from tests.cli.forked import Forked
 from tests.cli.rollouts import manifest
 
 COLUMNS = 60
@@ -74,8 +74,9 @@ def test_one_look_says_how_far_it_is(up: Up) -> None:
         r"pclq/look-1-a 1/2 pods new, replacing pod/look-1-a-\d-\w{5}\n",
         said.out,
     )
-    shown = up.grove("status", "look").out.splitlines()
-    assert "│  updating replica 1, 3 of 4 pods new, 0 of 2 replicas done" in shown
+    # Counts of the status; the operator writes it a moment after the pods.
+    line = "│  updating replica 1, 3 of 4 pods new, 0 of 2 replicas done"
+    assert line in up.ask_until(line, "status", "look").out.splitlines()
     as_json = up.grove("rollout", "status", "look", "--no-watch", "-o", "json").json()
     assert (as_json["state"], as_json["revision"], as_json["pods"]) == ("Updating", 2, {"updated": 5, "total": 8})
 
@@ -92,7 +93,6 @@ def test_patience_ends_with_what_is_waited_for(up: Up) -> None:
 def test_lines_go_on_until_the_end_that_somebody_else_brings_about(up: Up) -> None:
     stuck(up, "lines")
     follower = up.start("rollout", "status", "lines")
-    assert follower.stdout is not None
     first = follower.stdout.readline()
     assert re.match(r"\d\d:\d\d:\d\d pcs/lines ", first)
     assert "\x1b" not in first
@@ -105,7 +105,6 @@ def test_lines_go_on_until_the_end_that_somebody_else_brings_about(up: Up) -> No
 def test_a_set_that_is_deleted_meanwhile_is_a_failure(up: Up) -> None:
     stuck(up, "short")
     follower = up.start("rollout", "status", "short")
-    assert follower.stdout is not None
     assert "pcs/short" in follower.stdout.readline()
     assert up.grove("delete", "pcs/short").code == 0
     follower.communicate(timeout=SECONDS)
@@ -141,9 +140,7 @@ def on_terminal(up: Up, until: str, then: tuple[str, ...], *arguments: str) -> t
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     env = environment(up.folder, {"COLUMNS": str(COLUMNS), "LINES": "24", "NO_COLOR": "1", "TERM": "xterm-256color"})
-    process = subprocess.Popen(
-        [str(GROVE), *arguments], cwd=up.folder, env=env, stdin=follower, stdout=follower, stderr=follower
-    )
+    process = Forked(up.folder, arguments, env, files=(follower, follower, follower))
     os.close(follower)
     seen = b""
     has_acted = False

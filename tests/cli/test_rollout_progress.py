@@ -183,7 +183,7 @@ def test_a_stall_is_told_in_the_words_of_the_condition() -> None:
 
 
 def test_a_set_that_cannot_be_carried_out_says_so_instead_of_waiting_in_silence() -> None:
-    broken = {"type": "CannotBeCarriedOut", "status": "True", "reason": "InvalidSpec", "message": "a rule is broken"}
+    broken = {"type": "ReconcileFailed", "status": "True", "reason": "InvalidSpec", "message": "a rule is broken"}
     found = rollout(pcs(a="a:3", status={"conditions": [broken]}), replica(0), replica(1))
     assert progress_line(found) == (
         "pcs/p waits for the operator to take up the newest templates (generation 2, it has seen 2); "

@@ -20,7 +20,8 @@ from grove.cli.output import Format
 from grove.cli.run import Kubelet, Until, Wishes
 from grove.cli.running import Run
 from grove.clock import LoopClock
-from tests.cli.console import GROVE, ROOT, SECONDS, Said, ended_in_time, environment, grove
+from tests.cli.console import ROOT, SECONDS, Said, environment, grove
+from tests.cli.forked import Piped, killed_after
 
 EXAMPLES = ROOT / "examples"
 PREFIXED = re.compile(r"(?P<pod>\S+) +(?P<mark>[|!]) (?P<text>.*)")
@@ -77,26 +78,22 @@ def run(folder: Path, *arguments: str) -> Said:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+def running(folder: Path, *arguments: str) -> Iterator[Piped]:
     """In a process group of its own, so that nothing of ours is hit by what is meant for it."""
-    process = subprocess.Popen(
-        [str(GROVE), "run", *arguments],
-        cwd=folder, env=environment(folder, {"TMPDIR": str(temporary(folder))}), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+    env = environment(folder, {"TMPDIR": str(temporary(folder))})
+    process = Piped(folder, ("run", *arguments), env, has_own_session=True)
     try:
         yield process
     finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+        process.kill()
+        process.wait(SECONDS)
+        process.close()
 
 
-def read_until(process: "subprocess.Popen[str]", texts: set[str]) -> list[str]:
+def read_until(process: Piped, texts: set[str]) -> list[str]:
     """Lines up to the one by which all the texts were seen."""
-    assert process.stdout is not None
     lines: list[str] = []
-    with ended_in_time(process):
+    with killed_after(SECONDS, process):
         for line in process.stdout:
             lines.append(line.rstrip("\n"))
             if all(any(text in seen for seen in lines) for text in texts):

@@ -1,4 +1,4 @@
-"""The runs that README.md and docs/training.md show are what `grove run` prints."""
+"""The runs that README.md and docs/how-to/train.md show are what `grove run` prints."""
 
 import re
 import shutil
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.console import ROOT, grove
+from tests.cli.console import ROOT, run_script
 from tests.markdown import fences
 
 COMMAND = "$ grove run "
@@ -16,7 +16,7 @@ ELISION = "..."
 def runs() -> list[tuple[str, list[str]]]:
     """Each run's arguments with the lines that are shown of it."""
     found: list[tuple[str, list[str]]] = []
-    for page in ("README.md", "docs/training.md"):
+    for page in ("README.md", "docs/how-to/train.md"):
         for fence in fences((ROOT / page).read_text()):
             if fence.language == "console" and fence.text.startswith(COMMAND):
                 command, *lines = fence.text.splitlines()
@@ -42,7 +42,7 @@ def test_a_page_shows_what_is_printed(arguments: str, shown: list[str], tmp_path
     path = tmp_path / arguments
     # Whoever runs the same example at this moment has a folder of his own.
     path.write_text(re.sub(r"(?<=path: )/var/tmp/[\w-]+", str(tmp_path / "shared"), path.read_text()))
-    said = grove(tmp_path, "run", *arguments.split())
+    said = run_script(tmp_path, "run", *arguments.split())
     assert (said.code, said.err) == (0, "")
     printed = iter([masked(line) for line in said.out.splitlines()])
     # In this order; other lines may stand between them where the page leaves some out.

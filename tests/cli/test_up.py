@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from tests.cli.console import ROOT, SECONDS, Up, grove
+from tests.cli.console import ROOT, SECONDS, Up, UpScript, grove
 
 QUICKSTART = str(ROOT / "examples" / "quickstart.yaml")
 BROKEN_SET = """\
@@ -44,7 +44,7 @@ def hangup(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.parametrize("hangup", [signal.SIG_DFL], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_ends_cleanly_and_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
-    with Up(tmp_path) as up:
+    with UpScript(tmp_path) as up:
         kubeconfig = tmp_path / ".grove" / "kubeconfig"
         assert stat.S_IMODE(kubeconfig.stat().st_mode) == 0o600
         said = up.end(number)
@@ -55,7 +55,7 @@ def test_it_ends_cleanly_and_leaves_nothing_behind(tmp_path: Path, number: signa
 @pytest.mark.usefixtures("hangup")
 @pytest.mark.parametrize("hangup", [signal.SIG_IGN], indirect=True)
 def test_started_with_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
-    with Up(tmp_path) as up:
+    with UpScript(tmp_path) as up:
         up.process.send_signal(signal.SIGHUP)
         assert up.grove("status").out == "no PodCliqueSets in namespace default\n"
         assert up.end().code == 0
@@ -65,7 +65,6 @@ def test_it_ends_while_others_are_watching(tmp_path: Path) -> None:
     with Up(tmp_path, QUICKSTART) as up:
         up.read_until("podcliqueset/chat created")
         watcher = up.start("status", "--watch")
-        assert watcher.stdout is not None
         assert "pcs/chat" in watcher.stdout.readline()
         assert up.end().code == 0
         watcher.send_signal(signal.SIGINT)

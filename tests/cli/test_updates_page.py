@@ -1,4 +1,4 @@
-"""The commands of docs/updates.md, "Follow, look back, go back", do what the page says, on `grove up`."""
+"""The commands of docs/how-to/update.md, "Follow, review and undo an update", do what the page says, on `grove up`."""
 
 import re
 import subprocess
@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.cli.console import GROVE, ROOT, SECONDS, Up, environment
 from tests.markdown import fences
 
-PAGE = ROOT / "docs" / "updates.md"
-HEADING = "## Follow, look back, go back\n"
+PAGE = ROOT / "docs" / "how-to" / "update.md"
+HEADING = "## Follow, review and undo an update\n"
 # Only how long something took differs from run to run, and what is told of an update on its way.
 ON_THE_WAY = re.compile(r"\d\d:\d\d:\d\d pcs/")
 DURATION = re.compile(r", the update took \S+|(?<=  )\d+[smh](\d+s)?(?= )")

@@ -264,7 +264,7 @@ def test_a_set_that_is_deleted_without_an_operator_says_that_nobody_acts() -> No
     assert why(10, story, operator=None).splitlines() == [
         "The set is being deleted, 0 pods of it still there.",
         "Nobody has acted on it since it was deleted 30 s ago.",
-        "Next: start the operator; or let the set go without one, as docs/install.md says under Uninstall.",
+        "Next: start the operator; or let the set go without one, as docs/how-to/install.md says under Uninstall.",
     ]
 
 

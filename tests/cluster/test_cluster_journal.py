@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from grove.cluster.store import ChangeType, CompactedError, NotKeptError
 from grove.errors import UserError
 from tests.cluster.kept_store import CONFIGS, Disk, Keeping, State, config, keep, reopened, state, turns
+from tests.seeds import examples
 
 _Write = tuple[str, str, str, str]
 _WRITES = st.lists(
@@ -62,7 +63,7 @@ def test_watches_go_on_where_they_were(disk: Disk) -> None:
     assert [change.before and change.before.revision for change in later] == [3, 4, 5]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(writes=_WRITES, history=st.sampled_from([1, 3, 10_000]))
 def test_a_new_process_finds_what_the_old_one_had(
     tmp_path_factory: pytest.TempPathFactory, writes: list[_Write], history: int

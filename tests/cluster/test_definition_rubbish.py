@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from grove.api.meta import JsonObject
 from grove.sim.clock import run_virtual
 from tests.cluster.apidsl import Api, fresh_api
+from tests.seeds import examples
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
@@ -66,7 +67,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(schema=_SCHEMAS, values=st.lists(_VALUES, min_size=2, max_size=3), name=_NAMES)
 def test_no_schema_and_no_value_makes_the_server_fail(schema: JsonObject, values: list[Any], name: str) -> None:
     run_virtual(_tried(schema, values, name))

@@ -65,6 +65,16 @@ async def test_what_was_orphaned_before_the_collector_started_is_found(api: Api)
         assert await _left(api) == []
 
 
+@pytest.mark.parametrize("change", [{"kind": "ConfigMap", "apiVersion": "v1"}, {"name": "other"}])
+@on_cluster
+async def test_an_owner_is_the_object_that_is_named_whoever_has_its_uid(api: Api, change: dict[str, str]) -> None:
+    async with _collecting(api):
+        parent = await api.post(CLIQUES, clique("parent"))
+        await api.post(CONFIGS, config("child", ownerReferences=[{**owner(parent), **change}]))
+        await api.clock.sleep(1)
+        assert await _left(api) == ["parent"]
+
+
 @on_cluster
 async def test_an_object_born_after_its_owner_died_goes_too(api: Api) -> None:
     async with _collecting(api):

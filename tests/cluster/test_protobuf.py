@@ -14,6 +14,7 @@ from grove.cluster.server.protobuf import MalformedError, NoTableError, decoded
 from grove.cluster.server.status_errors import UnreadableError
 from tests.cluster.apidsl import Api, on_cluster
 from tests.protobuf_wire import body, field, varint
+from tests.seeds import examples
 
 SAMPLES: dict[str, Any] = msgspec.json.decode(
     (Path(__file__).parents[1] / "fixtures" / "protobuf_samples.json").read_bytes()
@@ -113,7 +114,7 @@ def outcome(content: bytes, kind: str) -> JsonObject | str:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(kind=st.sampled_from(sorted(SAMPLES)), data=st.data())
 def test_whatever_is_damaged_is_read_or_refused_and_never_breaks(kind: str, data: st.DataObject) -> None:
     damaged = bytearray(wire(kind))

@@ -9,6 +9,7 @@ from grove.cluster.server.rbac import Attempt, Authorizer
 from grove.kube.transport import MERGE_PATCH, Request
 from grove.sim.clock import run_virtual
 from tests.cluster.apidsl import fresh_api
+from tests.seeds import examples
 
 _WORDS = st.sampled_from(
     [
@@ -44,7 +45,7 @@ _PLACES = (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(place=st.sampled_from(_PLACES), fields=_FIELDS, patch=_FIELDS)
 def test_nothing_makes_the_server_fail(place: str, fields: dict[str, object], patch: dict[str, object]) -> None:
     async def story() -> None:

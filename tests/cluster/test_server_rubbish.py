@@ -25,6 +25,7 @@ from tests.cluster.apidsl import (
     node,
     pod,
 )
+from tests.seeds import examples
 
 _WORDS = st.sampled_from(
     [
@@ -131,7 +132,7 @@ def _encoded(body: Any) -> bytes:
     query=st.sampled_from([{}, {"fieldValidation": "Strict"}, {"fieldValidation": "Ignore"}, {"dryRun": "All"}]),
     bodies=st.lists(_BODIES, min_size=1, max_size=3),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_rubbish_is_answered_with_a_status(
     method: str, suffix: str, content_type: str, collection: str, query: dict[str, str], bodies: list[Any]
 ) -> None:

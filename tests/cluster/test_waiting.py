@@ -53,6 +53,18 @@ def test_pods_wait_in_the_order_in_which_their_gang_names_them() -> None:
     assert list(room.loners()) == [demand("c")]
 
 
+def test_a_gang_reaches_no_pod_of_another_namespace() -> None:
+    """Whatever it references: else any tenant could seat the pods of others in a gang that never fits."""
+    room = WaitingRoom()
+    room.set_pod(guest("a"))
+    thief = gang("thief", (7, ["a"]))
+    metadata = ObjectMeta(name="thief", namespace="elsewhere", creation_timestamp=START)
+    room.set_gang(PodGang(metadata=metadata, spec=thief.spec), None)
+    assert (list(room.gangs()), list(room.loners())) == ([], [demand("a")])
+    room.set_gang(gang("g", (1, ["a"])), None)
+    assert [one.name.name for one in room.gangs()] == ["g"]
+
+
 def test_a_pod_counts_where_it_is_now() -> None:
     room = WaitingRoom()
     room.set_gang(gang("g", (2, ["a", "b", "c"])), 7)

@@ -1,12 +1,12 @@
 """Where the embedded API knowingly differs from a real one: the only list of them, with the reason.
 
 Each entry is a test, as `module::name`, all of it or one of its parameters. On the embedded server a listed test must
-fail, so that no entry outlives its difference; on the real server all must pass. `docs/embedded-cluster.md` has the
-same sentences for users.
+fail, so that no entry outlives its difference; on the real server all must pass.
+`docs/reference/embedded-cluster.md` has the same sentences for users.
 """
 
 _REASONS: dict[str, tuple[str, ...]] = {
-    "A client's mistake is a 4xx: where a real server answers 500, this one answers 400, 409 or 422": (
+    "Errors of a client are always 4xx: where a real server answers 500, this one answers 400, 409 or 422": (
         "test_conform_apply::test_what_does_not_fit_the_kind_is_a_mistake_of_the_server",
         "test_conform_creation::test_a_version_cannot_be_given_to_a_new_object",
         "test_conform_eviction::test_dry_runs_must_agree",
@@ -15,65 +15,61 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "test_conform_updates::test_of_a_strategic_patch_an_item_without_its_key_is_refused",
         "test_conform_watches::test_a_watch_from_what_is_no_version_is_refused",
     ),
-    "A part of a custom object that is applied empty after it was full goes; it is not refused as null": (
+    "A part of a custom object that is applied empty after it had fields is removed, not rejected as null": (
         "test_conform_apply_custom::test_what_is_applied_empty_after_it_was_full_is_refused_as_null",
     ),
-    "Values of more than 100 characters are cut in messages": (
+    "Values of more than 100 characters are shortened in messages": (
         "test_conform_creation::test_long_values_are_quoted_in_full",
     ),
-    "Who does not ask for field validation is not warned of unknown and repeated fields of built-in kinds": (
+    "Without `fieldValidation` there are no warnings about unknown and duplicate fields of built-in kinds": (
         "test_conform_creation::test_unknown_fields_are_dropped_with_a_warning",
         "test_conform_creation::test_of_repeated_fields_the_last_counts_with_a_warning",
         "test_conform_updates::test_unknown_fields_in_a_patch_are_dropped_with_a_warning",
     ),
-    "A null that a JSON patch makes inside a map is left out, not read as an empty text": (
+    "A null that a JSON patch writes into a map is dropped, not read as an empty string": (
         "test_conform_updates::test_a_json_patch_is_a_list_of_operations[add-no-value]",
         "test_conform_updates::test_a_json_patch_is_a_list_of_operations[copy-missing]",
     ),
-    "The data of a ControllerRevision are compared by what they say, not byte by byte": (
+    "The data of a ControllerRevision is compared by value, not byte by byte": (
         "test_conform_revisions::test_data_that_are_written_in_other_words_are_other_data",
     ),
     "Answers are JSON: no YAML, no protobuf": (
         "test_conform_forms::test_yaml_is_spoken",
         "test_conform_protobuf::test_answers_may_be_protobuf",
     ),
-    "Nobody is anonymous: who shows no token gets no answer": (
+    "There is no anonymous user: a request without a token is unauthorized": (
         "test_conform_rbac::test_who_shows_no_token_is_anonymous",
         "test_conform_rbac::test_everybody_may_see_whether_it_is_well",
     ),
-    "Rules in CEL that could take too long are not refused: nobody estimates what they cost": (
+    "CEL rules that could take too long are not rejected: there is no cost estimation": (
         "test_conform_cel::test_a_rule_that_could_take_too_long_is_refused",
     ),
-    "Rules in CEL cannot use `format`, `transformMap` and `transformMapEntry`: a definition that does is refused": (
+    "CEL rules cannot use `format`, `transformMap` and `transformMapEntry`: a CRD that does is rejected": (
         "test_conform_cel::test_named_formats_can_be_asked_for",
         "test_conform_cel::test_maps_can_be_made_of_maps",
     ),
-    "To rules in CEL the order of a set matters when they compare it": (
-        "test_conform_cel::test_sets_are_equal_in_any_order",
-    ),
+    "CEL rules compare sets in order": ("test_conform_cel::test_sets_are_equal_in_any_order",),
     "OpenAPI v2 is not served; v3 is": ("test_conform_forms::test_schemas_are_told_in_the_older_way",),
-    "Pods have the subresources status, log, binding and eviction only, and bindings are made there only": (
+    "Pods have only the subresources status, log, binding and eviction, and only that way to create bindings": (
         "test_conform_pods::test_a_pod_has_more_doors",
         "test_conform_pods::test_bindings_can_be_made_by_themselves",
     ),
-    "Pods do not need a service account, and get no token of one": (
+    "Pods need no service account, and get no token": (
         "test_conform_pods::test_a_pod_runs_as_the_account_of_its_namespace",
         "test_conform_pods::test_an_account_must_exist",
     ),
-    "Defaults inside containers (probes, field references) and volumes are not filled in": (
+    "Defaults inside containers (probes, field references) and volumes are not set": (
         "test_conform_pods::test_defaults_reach_deep_into_containers",
     ),
-    "Quantities stay as they were written": ("test_conform_pods::test_quantities_are_written_in_one_way",),
-    "A new node has no taint until somebody gives it one": (
-        "test_conform_kinds::test_a_node_comes_with_its_status_and_unready",
-    ),
-    "A port on nodes may be asked for by two services: nothing listens there": (
+    "Quantities are not normalized": ("test_conform_pods::test_quantities_are_written_in_one_way",),
+    "A new node has no taint": ("test_conform_kinds::test_a_node_comes_with_its_status_and_unready",),
+    "Two services may request the same node port: nothing listens there": (
         "test_conform_kubectl_verbs::test_a_port_on_nodes_is_given_once",
     ),
-    "Objects are nested at most 200 levels deep": (
+    "Objects may be nested at most 200 levels deep": (
         "test_conform_hostility::test_an_object_may_be_nested_as_deeply_as_anybody_likes",
     ),
-    "The priority classes of the system have no objects": ("test_conform_kinds::test_the_system_has_priority_classes",),
+    "The system priority classes have no objects": ("test_conform_kinds::test_the_system_has_priority_classes",),
 }
 
 # What a real server of an older release says otherwise than the tests, which quote the newest one.

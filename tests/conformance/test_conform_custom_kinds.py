@@ -122,7 +122,7 @@ MISSING: list[Any] = [
     pytest.param({"spec": None}, None, id="null"),
     pytest.param(
         {"spec": {}},
-        "[spec.roleName: Required value, spec.podSpec: Required value, spec.replicas: Required value]",
+        "[spec.podSpec: Required value, spec.replicas: Required value]",
         id="empty",
     ),
 ]
@@ -140,8 +140,8 @@ async def test_required_fields_are_required(api: Talk, rest: Any, problem: str |
 
 async def test_a_required_field_cannot_be_patched_away(api: Talk) -> None:
     await api.create("podcliques", clique("a"))
-    answer = await api.merge(api.at("podcliques", "a"), {"spec": {"roleName": None}})
-    assert answer.refusal == (422, "Invalid", 'PodClique.grove.io "a" is invalid: spec.roleName: Required value')
+    answer = await api.merge(api.at("podcliques", "a"), {"spec": {"podSpec": None}})
+    assert answer.refusal == (422, "Invalid", 'PodClique.grove.io "a" is invalid: spec.podSpec: Required value')
 
 
 async def test_words_of_a_list_are_known(api: Talk) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from grove.api.meta import JsonObject
 from tests.conformance.talk import Answer, Talk, bound, clique, config, owned_by, pod
 
 
@@ -444,6 +445,34 @@ async def test_a_collection_is_deleted_by_label(api: Talk) -> None:
     answer = await api.delete(api.at("configmaps"), labelSelector="group=1")
     assert (answer.status, answer.body["kind"], answer.names) == (200, "ConfigMapList", ["a", "b"])
     assert (await api.get(api.at("configmaps"), labelSelector="group")).names == ["c"]
+
+
+@pytest.mark.parametrize("plural", ["configmaps", "podcliques", "pods", "services"])
+async def test_a_collection_is_deleted_as_it_was_at_a_version(api: Talk, plural: str) -> None:
+    """What was labelled since, or unlabelled, makes no difference: the operator deletes what it has looked at.
+
+    The request has a body: without one a real server takes the version for a precondition of every object.
+    """
+    make = {"configmaps": config, "podcliques": clique, "pods": pod, "services": headless}[plural]
+    for name, labels in (("mine", {"a": "b"}), ("later", {}), ("no-more", {"a": "b"})):
+        await api.create(plural, make(name, labels=labels))
+    listed = await api.get(api.at(plural), labelSelector="a=b")
+    assert listed.names == ["mine", "no-more"]
+    await api.merge(api.at(plural, "later"), {"metadata": {"labels": {"a": "b"}}})
+    await api.merge(api.at(plural, "no-more"), {"metadata": {"labels": {"a": None}}})
+    await api.create(plural, make("new", labels={"a": "b"}))
+    version = listed.body["metadata"]["resourceVersion"]
+    answer = await api.delete(
+        api.at(plural), {}, labelSelector="a=b", resourceVersion=version, resourceVersionMatch="Exact"
+    )
+    assert (answer.status, answer.names) == (200, ["mine", "no-more"])
+    await api.until(api.at(plural), lambda found: "mine" not in found.names)
+    left = [name for name in (await api.get(api.at(plural))).names if name in ("later", "new", "no-more")]
+    assert left == ["later", "new"]
+
+
+def headless(name: str, **metadata: Any) -> JsonObject:
+    return {"metadata": {"name": name, **metadata}, "spec": {"clusterIP": "None"}}
 
 
 async def test_a_collection_of_custom_objects_is_answered_with_what_was_there(api: Talk) -> None:

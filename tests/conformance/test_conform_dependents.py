@@ -215,6 +215,48 @@ async def test_an_object_whose_owner_never_was_goes(api: Talk) -> None:
     await api.until_gone(api.at("configmaps", "child"))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"kind": "Secret"}, id="another kind"),
+        pytest.param({"name": "other"}, id="another name"),
+        pytest.param({"apiVersion": "apps/v1", "kind": "Deployment"}, id="another group"),
+    ],
+)
+async def test_an_owner_is_the_object_that_is_named_whoever_has_its_uid(api: Talk, change: JsonObject) -> None:
+    owner = await api.create("configmaps", config("owner"))
+    await api.create("configmaps", config("child", ownerReferences=[{**owned_by(owner), **change}]))
+    await api.until_gone(api.at("configmaps", "child"))
+    assert (await api.get(api.at("configmaps", "owner"))).status == 200
+
+
+async def test_an_owner_of_another_namespace_is_none(api: Talk) -> None:
+    owner = await api.create("configmaps", config("owner"))
+    home = f"{api.namespace}-other"
+    await api.create("namespaces", {"metadata": {"name": home}})
+    child = api.at("configmaps", "child", namespace=home)
+    made = await api.post(child.rpartition("/")[0], config("child", ownerReferences=[owned_by(owner)]))
+    assert made.status == 201
+    await api.until_gone(child)
+    assert (await api.get(api.at("configmaps", "owner"))).status == 200
+
+
+async def test_a_dependent_of_another_namespace_holds_up_a_deletion_in_the_foreground(api: Talk) -> None:
+    """Kubernetes' own: it is taken for a dependent by its uid, although it is about to be collected."""
+    owner = await api.create("configmaps", config("owner"))
+    home = f"{api.namespace}-other"
+    await api.create("namespaces", {"metadata": {"name": home}})
+    child = api.at("configmaps", "child", namespace=home)
+    body = config("child", ownerReferences=[owned_by(owner, is_blocking=True)], finalizers=["x.io/a"])
+    assert (await api.post(child.rpartition("/")[0], body)).status == 201
+    await api.until(child, lambda found: "deletionTimestamp" in found.metadata)
+    await api.delete(api.at("configmaps", "owner"), {"propagationPolicy": "Foreground"})
+    await api.clock.sleep(2)
+    assert (await api.get(api.at("configmaps", "owner"))).metadata["finalizers"] == ["foregroundDeletion"]
+    await api.merge(child, {"metadata": {"finalizers": None}})
+    await api.until_gone(api.at("configmaps", "owner"))
+
+
 async def test_a_custom_owner_owns_pods(api: Talk) -> None:
     owner = await api.create("podcliques", clique("owner"))
     await api.create("pods", pod("child", ownerReferences=[owned_by(owner)]))

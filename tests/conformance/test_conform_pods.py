@@ -6,7 +6,7 @@ import pytest
 
 from grove.api.meta import JsonObject
 from tests.conformance.talk import Answer, Talk, gated, pod
-from tests.conformance.words import NO_SUCH_METHOD, POD_IMMUTABLE, QUALIFIED_NAME
+from tests.conformance.words import DNS_LABEL, NO_SUCH_METHOD, POD_IMMUTABLE, QUALIFIED_NAME
 
 TOLERATIONS = [
     {"key": f"node.kubernetes.io/{trouble}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -99,6 +99,66 @@ async def test_a_status_is_not_created_with_a_pod(api: Talk) -> None:
     assert answer.body["status"]["phase"] == "Pending"
 
 
+def with_volume(name: str = "v", *, files: Any = None, **mount: Any) -> dict[str, Any]:
+    """One volume, mounted at /data unless something else is said of the mount."""
+    volume = {"name": name, **({"configMap": {"name": "c", "items": [files]}} if files else {"emptyDir": {}})}
+    mounts = [{"name": "v", "mountPath": "/data", **mount}]
+    is_mounted = name == "v" and not files
+    return {"volumes": [volume], "containers": [container(volumeMounts=mounts if is_mounted else [])]}
+
+
+# What a kubelet would have to write outside of the pod's own folder.
+VOLUMES: list[Any] = [
+    pytest.param(with_volume(""), "spec.volumes[0].name: Required value", id="volume-without-name"),
+    pytest.param(
+        with_volume("../../.."), f'spec.volumes[0].name: Invalid value: "../../..": {DNS_LABEL}', id="volume-name"
+    ),
+    pytest.param(with_volume("a/b"), f'spec.volumes[0].name: Invalid value: "a/b": {DNS_LABEL}', id="volume-slash"),
+    pytest.param(
+        {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}]},
+        'spec.volumes[1].name: Duplicate value: "v"', id="volume-twice",
+    ),
+    pytest.param(
+        with_volume(files={"key": "k", "path": "../x"}),
+        "spec.volumes[0].configMap.items[0].path: Invalid value: \"../x\": must not contain '..'", id="item-above",
+    ),
+    pytest.param(
+        with_volume(files={"key": "k", "path": "..x"}),
+        "spec.volumes[0].configMap.items[0].path: Invalid value: \"..x\": must not start with '..'", id="item-dots",
+    ),
+    pytest.param(
+        with_volume(files={"key": "k", "path": "/etc/x"}),
+        'spec.volumes[0].configMap.items[0].path: Invalid value: "/etc/x": must be a relative path', id="item-root",
+    ),
+    pytest.param(
+        with_volume(files={"key": "k", "path": "x", "mode": 0o1777}),
+        "spec.volumes[0].configMap.items[0].mode: Invalid value: 1023: must be a number between 0 and 0777 (octal), "
+        "both inclusive", id="item-mode",
+    ),
+    pytest.param(
+        with_volume(subPath="../x"),
+        "spec.containers[0].volumeMounts.subPath: Invalid value: \"../x\": must not contain '..'", id="mount-above",
+    ),
+    pytest.param(
+        with_volume(subPath="/etc"),
+        'spec.containers[0].volumeMounts.subPath: Invalid value: "/etc": must be a relative path', id="mount-root",
+    ),
+    pytest.param(
+        with_volume(mountPath=""), "spec.containers[0].volumeMounts[0].mountPath: Required value", id="mount-nowhere"
+    ),
+    pytest.param(
+        {"containers": [container(volumeMounts=[{"name": "w", "mountPath": "/data"}])]},
+        'spec.containers[0].volumeMounts[0].name: Not found: "w"', id="mount-of-nothing",
+    ),
+    pytest.param(
+        {
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [container(volumeMounts=[{"name": "v", "mountPath": "/data"}] * 2)],
+        },
+        'spec.containers[0].volumeMounts[1].mountPath: Invalid value: "/data": must be unique', id="mounted-twice",
+    ),
+]  # fmt: skip
+
 BAD_SPECS: list[Any] = [
     pytest.param({"containers": []}, "spec.containers: Required value", id="none"),
     pytest.param({"containers": [{"name": "x"}]}, "spec.containers[0].image: Required value", id="image"),
@@ -138,6 +198,7 @@ BAD_SPECS: list[Any] = [
         {"schedulingGates": [{"name": "a b"}]},
         f'spec.schedulingGates[0]: Invalid value: "a b": {QUALIFIED_NAME}', id="gate-name",
     ),
+    *VOLUMES,
     pytest.param(
         {"schedulingGates": [{"name": "x.io/a"}], "nodeName": "n"},
         "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared", id="gate-and-node",

@@ -127,12 +127,12 @@ def our_data() -> JsonObject:
 
 async def test_our_revisions_can_be_renumbered_whatever_is_in_the_template(api: Talk) -> None:
     client = Client(api.transport, api.clock)
-    born = await client.create(CONTROLLER_REVISIONS, api.namespace, revision("a", data=our_data()))
-    again = await client.patch(CONTROLLER_REVISIONS, api.namespace, "a", {"revision": 2})
+    born = await client.create(CONTROLLER_REVISIONS, api.namespace, revision("a-g", data=our_data()))
+    again = await client.patch(CONTROLLER_REVISIONS, api.namespace, "a-g", {"revision": 2})
     # People do this with kubectl.
-    labelled = await api.strategic(api.at(PLURAL, "a"), {"metadata": {"labels": {"mine": "1"}}})
+    labelled = await api.strategic(api.at(PLURAL, "a-g"), {"metadata": {"labels": {"mine": "1"}}})
     assert (again.revision, labelled.status) == (2, 200)
-    stored = read_revision(again)
+    stored = read_revision(again, "a")
     assert stored is not None
     assert again.data == born.data == our_data()
     assert stored.template.cliques[0].pod_spec["containers"][0]["command"] == AWKWARD

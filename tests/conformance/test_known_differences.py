@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.known_differences import KNOWN_DIFFERENCES
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "embedded-cluster.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "embedded-cluster.md"
 
 
 @pytest.mark.parametrize("test", KNOWN_DIFFERENCES)

@@ -13,6 +13,8 @@ from grove.cluster.inprocess import InProcessTransport
 from grove.cluster.server import ApiServer
 from grove.controller.caches import Caches
 from grove.controller.executor import Executor, Outcome
+from grove.controller.failed_writes import FailedWrites
+from grove.controller.history import History
 from grove.controller.settings import Settings
 from grove.kube.client import Client
 from grove.kube.transport import Request
@@ -22,6 +24,8 @@ from grove.sim.faults import FaultyTransport
 from tests.dsl import NOW
 
 T = TypeVar("T", bound=HasMetadata)
+
+LANE = Uid("lane")
 
 
 class SmallOperator:
@@ -34,7 +38,11 @@ class SmallOperator:
         self.transport = FaultyTransport(InProcessTransport(self.server, self.clock), self.clock, Random("faults"))
         self.caches = Caches()
         self.client = Client(self.transport, self.clock)
-        self.executor = Executor(self.client, self.caches, self.clock, settings or Settings())
+        self.failed_writes = FailedWrites(first=0.2, longest=30.0)
+        self.history = History()
+        self.executor = Executor(
+            self.client, self.caches, self.clock, settings or Settings(), self.failed_writes, self.history
+        )
         self.owner: Subject
         self.pcs: PodCliqueSet
 
@@ -49,7 +57,7 @@ class SmallOperator:
         self.owner = subject_of(PODCLIQUESETS, self.pcs.metadata)
 
     async def carry_out(self, *stages: Stage, key: str = "p-0") -> Outcome:
-        return await self.executor.carry_out([Chain(key=key, part=0, stages=stages)], "lane")
+        return await self.executor.carry_out([Chain(key=key, part=0, stages=stages)], LANE)
 
     def pod(self, name: str, *, owner: Uid | None = None) -> Create:
         """Create a pod that belongs to us, or to somebody else."""

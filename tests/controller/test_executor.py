@@ -1,5 +1,7 @@
 """Carrying a plan out against a server that has its own mind."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -12,7 +14,7 @@ from grove.controller.settings import Settings
 from grove.kube.errors import ApiError
 from grove.planner.actions import Chain, Delete, DeleteMany, FreshLook, Patch, StatusWrite, Urgency
 from grove.sim.faults import FaultPlan
-from tests.controller.small_operator import SmallOperator, creates_of, run
+from tests.controller.small_operator import LANE, SmallOperator, creates_of, run
 
 FORBIDDEN = ApiError(403, "Forbidden", "exceeded quota")
 
@@ -47,12 +49,12 @@ class TestCreate:
             operator.transport.plan = FaultPlan(lost_answer=1.0)
             first = await operator.carry_out((operator.clique("p-0-a"),))
             assert [error.reason for error in first.errors] == ["ConnectionLost"]
-            await operator.executor.make_sure("lane")
+            await operator.executor.make_sure(LANE)
             second = await operator.carry_out((operator.clique("p-0-b"),))
             assert [error.reason for error in second.errors] == ["ConnectionLost"]
             assert not await operator.exists(PODCLIQUES, "p-0-b")
             operator.transport.plan = FaultPlan()
-            await operator.executor.make_sure("lane")
+            await operator.executor.make_sure(LANE)
             assert operator.caches.cliques.by_name("default", "p-0-a") is not None
             third = await operator.carry_out((operator.clique("p-0-b"),))
             assert (third.created, third.errors) == ([(0, "podcliques/p-0-b")], [])
@@ -65,8 +67,30 @@ class TestCreate:
             await operator.carry_out((operator.clique("p-0-a"),))
             operator.transport.plan = FaultPlan()
             other = Chain(key="p-1", part=1, stages=((operator.clique("p-1-a"),),))
-            outcome = await operator.executor.carry_out([other], "lane")
+            outcome = await operator.executor.carry_out([other], LANE)
             assert outcome.created == [(1, "podcliques/p-1-a")]
+
+        run(story)
+
+    def test_a_status_that_was_not_answered_is_read_before_the_next_plan(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            await operator.carry_out((operator.clique("p-0-a"),))
+            (clique,) = operator.caches.cliques.values()
+            status = StatusWrite(
+                resource=PODCLIQUES,
+                namespace="default",
+                name="p-0-a",
+                uid=clique.metadata.uid,
+                resource_version=clique.metadata.resource_version,
+                patch={"updatedReplicas": 1},
+                urgency=Urgency.COUNT,
+            )
+            operator.transport.plan = FaultPlan(lost_answer=1.0)
+            await operator.executor.write_statuses((status,), LANE)
+            operator.transport.plan = FaultPlan()
+            await operator.executor.make_sure(LANE)
+            (clique,) = operator.caches.cliques.values()
+            assert clique.status.updated_replicas == 1
 
         run(story)
 
@@ -77,7 +101,7 @@ class TestCreate:
             operator.transport.plan = FaultPlan()
             stranger = operator.clique("p-0-a", owner=Uid("somebody-else"))
             await operator.user.create(PODCLIQUES, "default", stranger.body)
-            await operator.executor.make_sure("lane")
+            await operator.executor.make_sure(LANE)
             assert operator.caches.cliques.by_name("default", "p-0-a") is None
 
         run(story)
@@ -94,6 +118,8 @@ class TestCreate:
                     code=Reason.NAME_TAKEN,
                     message="PodClique p-0-a exists already and is not this set's; rename the set, "
                     "or remove that PodClique",
+                    target="PodClique default/p-0-a",
+                    status_code=409,
                 )
             ]
             assert (outcome.created, outcome.emits, outcome.errors) == ([], [], [])
@@ -108,7 +134,14 @@ class TestCreate:
             operator.transport.refuse(creates_of("pods"), FORBIDDEN)
             outcome = await operator.carry_out((operator.pod("x"),))
             assert outcome.refused == [
-                Refused(part=0, key="pods/x", code=Reason.CREATE_REFUSED, message="exceeded quota")
+                Refused(
+                    part=0,
+                    key="pods/x",
+                    code=Reason.CREATE_REFUSED,
+                    message="exceeded quota",
+                    target="Pod default/x",
+                    status_code=403,
+                )
             ]
             assert (outcome.errors, outcome.finished) == ([], [])
 
@@ -251,13 +284,7 @@ class TestDelete:
             x, y = (operator.caches.pods.by_name("default", name) for name in ("x", "y"))
             assert x is not None
             assert y is not None
-            action = DeleteMany(
-                resource=PODS,
-                namespace="default",
-                selector=f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}",
-                uids=(x.metadata.uid, y.metadata.uid),
-                reason="a test wants it",
-            )
+            action = self.delete_all_pods(operator, x.metadata.uid, y.metadata.uid)
             before = len(operator.writes())
             await operator.carry_out((action,))
             assert operator.writes()[before:] == ["DELETE pods"]
@@ -265,6 +292,78 @@ class TestDelete:
             assert [pod.metadata.is_leaving for pod in operator.caches.pods.values()] == [True, True]
 
         run(story)
+
+    def test_what_ended_before_a_bulk_delete_of_running_pods_arrives_is_not_marked_as_leaving(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            await operator.carry_out((operator.pod("x"), operator.pod("y")))
+            uids = [pod.metadata.uid for pod in operator.caches.pods.values()]
+            await operator.user.patch(PODS, "default", "x", {"status": {"phase": "Succeeded"}}, subresource="status")
+            action = self.delete_all_pods(operator, *uids)
+            await operator.carry_out((msgspec.structs.replace(action, field_selector="status.phase!=Succeeded"),))
+            assert [pod.metadata.name for pod in (await operator.user.list(PODS, namespace="default")).items] == ["x"]
+            leaving = {pod.metadata.name: pod.metadata.is_leaving for pod in operator.caches.pods.values()}
+            assert leaving == {"x": False, "y": True}
+
+        run(story)
+
+    def test_a_bulk_delete_hits_nothing_of_others_that_carries_its_labels(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            await operator.carry_out((operator.pod("x"), operator.pod("y")))
+            foreign = operator.pod("foreign", owner=Uid("somebody-else"))
+            ownerless = operator.pod("ownerless")
+            del ownerless.body["metadata"]["ownerReferences"]
+            for stranger in (foreign, ownerless):
+                await operator.user.create(PODS, "default", stranger.body)
+            before = len(operator.writes())
+            outcome = await operator.carry_out((self.delete_all_pods(operator),))
+            assert operator.writes()[before:] == ["DELETE x", "DELETE y"]
+            left = (await operator.user.list(PODS, namespace="default")).items
+            assert [pod.metadata.name for pod in left] == ["foreign", "ownerless"]
+            assert (outcome.finished, outcome.errors, list(operator.caches.pods.values())) == (["p-0"], [], [])
+
+        run(story)
+
+    def test_what_gets_our_labels_after_the_look_is_not_hit_by_a_bulk_delete(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            await operator.carry_out((operator.pod("x"),))
+            ownerless = operator.pod("ownerless")
+            del ownerless.body["metadata"]["ownerReferences"]
+            # Created when the list was answered, and before the request that deletes arrives.
+            operator.transport.plan = FaultPlan(latency=(0.5, 0.5))
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(operator.carry_out((self.delete_all_pods(operator),)))
+                await operator.clock.sleep(1.2)
+                await operator.user.create(PODS, "default", ownerless.body)
+            assert operator.writes()[-1] == "DELETE pods"
+            left = (await operator.user.list(PODS, namespace="default")).items
+            assert [pod.metadata.name for pod in left] == ["ownerless"]
+
+        run(story)
+
+    def test_many_single_deletes_stop_when_the_pass_is_spent_and_go_on_in_the_next(self) -> None:
+        async def story(operator: SmallOperator) -> None:
+            await operator.user.create(PODS, "default", operator.pod("foreign", owner=Uid("somebody-else")).body)
+            for index in range(5):
+                await operator.user.create(PODS, "default", operator.pod(f"x{index}").body)
+            action = self.delete_all_pods(operator)
+            counts = []
+            for _ in range(3):
+                outcome = await operator.carry_out((action,))
+                left = len((await operator.user.list(PODS, namespace="default")).items)
+                counts.append((left, outcome.is_cut_short, outcome.finished))
+            assert counts == [(4, True, []), (2, True, []), (1, False, ["p-0"])]
+
+        run(story, Settings(pass_writes=3, chains_at_once=2))
+
+    def delete_all_pods(self, operator: SmallOperator, *uids: Uid) -> DeleteMany:
+        return DeleteMany(
+            resource=PODS,
+            namespace="default",
+            selector=f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}",
+            owners=(PODCLIQUESETS.owner_key(operator.pcs.metadata),),
+            uids=uids,
+            reason="a test wants it",
+        )
 
 
 class TestStages:
@@ -295,7 +394,7 @@ class TestStages:
                 Chain(key="p-0", part=0, stages=((operator.pod("x"),), (operator.clique("never"),))),
                 Chain(key="p-1", part=1, stages=((operator.clique("a"),), (operator.clique("b"),))),
             ]
-            outcome = await operator.executor.carry_out(chains, "lane")
+            outcome = await operator.executor.carry_out(chains, LANE)
             assert outcome.created == [(1, "podcliques/a"), (1, "podcliques/b")]
             assert outcome.finished == ["p-1"]
             assert [error.code for error in outcome.errors] == [500]
@@ -304,7 +403,7 @@ class TestStages:
 
     def test_nothing_to_do_is_nothing_done(self) -> None:
         async def story(operator: SmallOperator) -> None:
-            outcome = await operator.executor.carry_out([], "lane")
+            outcome = await operator.executor.carry_out([], LANE)
             assert (outcome.write_count, outcome.is_cut_short, operator.writes()) == (0, False, [])
 
         run(story)
@@ -315,7 +414,7 @@ class TestAPassIsBounded:
     def test_by_its_writes(self, writes: int, done: int) -> None:
         async def story(operator: SmallOperator) -> None:
             chains = [Chain(key=f"p-{i}", part=i, stages=((operator.clique(f"p-{i}-a"),),)) for i in range(5)]
-            outcome = await operator.executor.carry_out(chains, "lane")
+            outcome = await operator.executor.carry_out(chains, LANE)
             assert (outcome.write_count, len(operator.writes())) == (done, done)
             assert outcome.is_cut_short is (done < 5)
 
@@ -355,7 +454,7 @@ class TestStatuses:
 
     def test_a_status_is_written_to_its_subresource_and_announced(self) -> None:
         async def story(operator: SmallOperator) -> None:
-            outcome = await operator.executor.write_statuses([self.status(operator)], "lane")
+            outcome = await operator.executor.write_statuses([self.status(operator)], LANE)
             cached = operator.caches.sets.get(operator.pcs.metadata.uid)
             assert cached is not None
             assert (cached.status.replicas, cached.status.observed_generation) == (1, 1)
@@ -367,7 +466,7 @@ class TestStatuses:
     def test_a_status_that_was_not_written_is_not_announced(self) -> None:
         async def story(operator: SmallOperator) -> None:
             await operator.user.patch(PODCLIQUESETS, "default", "p", {"spec": {"replicas": 5}})
-            outcome = await operator.executor.write_statuses([self.status(operator)], "lane")
+            outcome = await operator.executor.write_statuses([self.status(operator)], LANE)
             assert (outcome.emits, [error.reason for error in outcome.errors]) == ([], ["Conflict"])
             stored = await operator.user.get(PODCLIQUESETS, "default", "p")
             assert stored.status.observed_generation is None
@@ -381,9 +480,9 @@ class TestAFreshLook:
             await operator.carry_out((operator.pod("gone"), operator.pod("other")))
             await operator.user.delete(PODS, "default", "gone", grace_period_seconds=0)
             await operator.user.create(PODS, "default", operator.pod("new").body)
-            owner = operator.pcs.metadata.uid
+            owner = PODCLIQUESETS.owner_key(operator.pcs.metadata)
             selector = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
-            await operator.executor.look(FreshLook(namespace="default", selector=selector, owner_uids=(owner,)))
+            await operator.executor.look(FreshLook(namespace="default", selector=selector, owners=(owner,)))
             assert [pod.metadata.name for pod in operator.caches.pods.values()] == ["other", "new"]
 
         run(story)

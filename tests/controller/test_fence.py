@@ -34,6 +34,22 @@ def test_writes_leave_until_the_time_is_over_and_reads_after_it_too() -> None:
     run_virtual(main())
 
 
+def test_a_write_that_waits_for_its_connection_may_leave_only_while_the_term_lasts() -> None:
+    async def main() -> None:
+        clock = LoopClock(NOW)
+        fence = Fence(clock, until=10)
+        inner = ScriptedTransport([OK])
+        await FencedTransport(inner, fence).send(WRITE)
+        (waiting,) = inner.requests
+        assert waiting.may_leave is not None
+        await clock.sleep(9.999)
+        assert waiting.may_leave()
+        await fence.over()
+        assert not waiting.may_leave()
+
+    run_virtual(main())
+
+
 def test_a_term_may_be_extended_while_it_lasts_and_never_resumed() -> None:
     async def main() -> None:
         clock = LoopClock(NOW)

@@ -4,11 +4,17 @@ import asyncio
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from random import Random
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from grove.api import labels
+from grove.api.meta import JsonObject
+from grove.api.resources import PODGANGS
 from grove.clock import Clock
 from grove.controller.app import Controller
 from grove.controller.health import Health, advice
@@ -18,6 +24,7 @@ from grove.errors import UserError
 from grove.kube.client import Client
 from grove.kube.errors import ApiError
 from grove.kube.traffic import plural_of
+from grove.kube.transport import Request, Response, Transport
 from grove.sim.clock import run_virtual
 from grove.sim.world import Operator, World
 
@@ -48,6 +55,60 @@ def test_a_leader_is_ready_when_every_kind_was_listed() -> None:
             assert await watched.ready() == (200, ["ok", "leader: this process"])
 
     run_virtual(main())
+
+
+class OddGangs:
+    """Implements `Transport`. A server whose lists show gangs in another form than the operator knows."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def send(self, request: Request) -> Response:
+        answer = await self._inner.send(request)
+        if plural_of(request) != "podgangs" or request.is_write:
+            return answer
+        return msgspec.structs.replace(answer, body=answer.body.replace(b'"podgroups":[]', b'"podgroups":7'))
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(request)
+
+
+def test_objects_that_cannot_be_read_are_named_until_they_are_gone() -> None:
+    async def main() -> None:
+        health = Health()
+
+        def operator(_: Client, clock: Clock, random: Random) -> Operator:
+            health.controller = Controller(Client(OddGangs(world.operator), clock), clock, random)
+            return health.controller
+
+        world = World(operator=operator)
+        async with world:
+            for name in "abcdefg":
+                await world.client.create(PODGANGS, "default", odd_gang(name))
+            await world.restart_controller()
+            await world.clock.sleep(1)
+            page = await health.pages()["/readyz"]({})
+            assert page.status == 200
+            names = ", ".join(f"default/{name}" for name in "abcde")
+            why = "cannot be read: a field has another type than the operator knows"
+            assert f"podgangs: {names} and 2 more {why}\n" in page.body.decode()
+            for name in "abcdefg":
+                await world.delete(PODGANGS, name)
+            await world.clock.sleep(1)
+            page = await health.pages()["/readyz"]({})
+            assert "cannot be read" not in page.body.decode()
+
+    run_virtual(main())
+
+
+def odd_gang(name: str) -> JsonObject:
+    metadata = {"name": name, "labels": labels.default_labels("x")}
+    return {
+        "apiVersion": PODGANGS.api_version,
+        "kind": PODGANGS.kind,
+        "metadata": metadata,
+        "spec": {"podgroups": []},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from random import Random
 
 from structlog.testing import capture_logs
 
-from grove.api.meta import Uid
+from grove.api.meta import ObjectMeta, Uid
+from grove.api.reasons import EventReason
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
 from grove.clock import Clock
 from grove.controller.app import Controller
@@ -14,7 +15,7 @@ from grove.controller.journal import LASTING_ATTEMPTS, Done, LogJournal, lines_o
 from grove.kube.client import Client
 from grove.kube.errors import ApiError, ConnectionLost
 from grove.kube.traffic import target_of
-from grove.planner.actions import Create, Delete, DeleteMany, Patch
+from grove.planner.actions import Create, Delete, DeleteMany, Emit, Patch, Severity, subject_of
 from grove.sim.clock import run_virtual
 from grove.sim.world import Operator, World
 from tests.markdown import ROOT
@@ -51,7 +52,10 @@ def test_the_verb_says_what_happened_and_the_set_itself_is_no_replica() -> None:
     done: list[Done] = [
         (-1, Patch(resource=PODCLIQUESETS, namespace="n", name="s", uid=uid, patch={}, reason="guards its children")),
         (1, Delete(resource=PODCLIQUES, namespace="n", name="c", uid=uid, reason="scaled in")),
-        (1, DeleteMany(resource=PODS, namespace="n", selector="x", uids=(uid, Uid("v")), reason="torn down")),
+        (
+            1,
+            DeleteMany(resource=PODS, namespace="n", selector="x", owners=(), uids=(uid, Uid("v")), reason="torn down"),
+        ),
     ]
     assert told(done) == [
         ("change podcliquesets", {"names": "s", "reason": "guards its children"}),
@@ -63,6 +67,27 @@ def test_the_verb_says_what_happened_and_the_set_itself_is_no_replica() -> None:
 def test_a_status_is_no_decision() -> None:
     status = Patch(resource=PODGANGS, namespace="n", name="g", uid=Uid("u"), patch={}, reason="", subresource="status")
     assert told([(0, status)]) == []
+
+
+def failed_scheduling(name: str, message: str) -> Emit:
+    subject = subject_of(PODGANGS, ObjectMeta(name=name, namespace="n", uid=Uid(name)))
+    return Emit(subject=subject, reason=EventReason.FAILED_SCHEDULING, message=message, severity=Severity.WARNING)
+
+
+def test_why_gangs_are_pending_is_one_line_of_information() -> None:
+    emits = [failed_scheduling(f"g-{i}", "no room:\n  2 nodes are full" if i % 2 else "over quota") for i in range(7)]
+    with capture_logs() as lines:
+        LogJournal(Caches()).decided(Uid("u"), [], emits)
+    assert lines == [
+        {
+            "event": "pending",
+            "log_level": "info",
+            "set_uid": "u",
+            "names": "g-0, g-1, g-2, g-3, g-4",
+            "count": 7,
+            "reason": "over quota; no room: 2 nodes are full",
+        }
+    ]
 
 
 def logging_operator(client: Client, clock: Clock, random: Random) -> Operator:

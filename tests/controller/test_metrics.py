@@ -113,8 +113,9 @@ def test_requests_are_counted_by_verb_resource_and_kind_of_answer() -> None:
             written[key] = written.get(key, 0) + 1
         assert written[("create", "pods")] == 10
         for (verb, resource), count in written.items():
-            assert counted.value("grove_api_requests_total", verb=verb, resource=resource, code="2xx") == count
-        assert counted.value("grove_api_requests_total", verb="watch", resource="pods", code="2xx") == 1
+            code = "201" if verb == "create" else "200"
+            assert counted.value("grove_api_requests_total", verb=verb, resource=resource, code=code) == count
+        assert counted.value("grove_api_requests_total", verb="watch", resource="pods", code="200") == 1
 
     run(story)
 
@@ -129,7 +130,7 @@ def test_refusals_are_counted_by_reason() -> None:
         await counted.world.clock.sleep(20)
         assert (counted.value("grove_refusals_total", reason="CreateRefused") or 0) > 0
         # Answered by the connection, not by the server, and counted all the same.
-        refused = counted.value("grove_api_requests_total", verb="create", resource="pods", code="4xx")
+        refused = counted.value("grove_api_requests_total", verb="create", resource="pods", code="403")
         assert refused is not None
         assert refused > 0
 
@@ -265,7 +266,7 @@ def test_an_answer_that_never_came_is_counted_too() -> None:
             metrics.registry.get_sample_value(
                 "grove_api_requests_total", {"verb": "create", "resource": "pods", "code": code}
             )
-            for code in ("none", "5xx", "2xx")
+            for code in ("none", "503", "500")
         ]
         assert samples == [1, 1, None]
 

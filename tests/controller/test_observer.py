@@ -21,6 +21,7 @@ from grove.api.resources import (
     SERVICES,
     Resource,
 )
+from grove.backends.registry import Backends
 from grove.controller.caches import Caches
 from grove.controller.failures import FailureBook
 from grove.controller.observe import Observer
@@ -282,3 +283,16 @@ def test_cliques_are_found_by_owner_not_by_name() -> None:
     )
     eyes.caches.cliques.observe(PodClique(metadata=metadata))
     assert list(eyes.snapshot().replicas[0].cliques) == ["p-0-a"]
+
+
+def test_the_rules_are_not_asked_again_when_only_the_surroundings_changed() -> None:
+    eyes = Eyes()
+    eyes.see_all()
+    spec = eyes.snapshot().context.spec
+    eyes.change(PODCLIQUESETS, "p", generation=2, spec=msgspec.structs.replace(spec, replicas=-1))
+    before = eyes.snapshot().context
+    eyes.observer.put_offers(Backends(enabled=("default-scheduler", "volcano")), frozenset())
+    after = eyes.snapshot().context
+    assert before is not after
+    assert before.spec_errors
+    assert before.spec_errors is after.spec_errors

@@ -100,7 +100,7 @@ def test_there_are_no_gangs_and_the_reason_is_said(server: GatedServer, why: str
     features = found(server)
     assert msgspec.structs.replace(features, why="") == NativeFeatures()
     assert why in features.why
-    assert "docs/schedulers.md" in features.why
+    assert "docs/how-to/choose-a-scheduler.md" in features.why
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from grove.api.meta import JsonObject
 from grove.api.mirror import Mirror
 from grove.api.resources import EVENTS, KAI_TOPOLOGIES, TOPOLOGY_BINDINGS
 from grove.api.topologybinding import ClusterTopologyBinding
+from grove.kube.errors import ApiError
+from grove.kube.traffic import target_of
 from grove.sim.clock import run_virtual
 from grove.sim.faults import FaultyTransport
 from tests.backends.scheduler_world import KAI, SchedulerWorld
@@ -69,7 +71,7 @@ async def a_topology_is_made_and_follows_the_binding(world: SchedulerWorld) -> N
     await world.apply(binding(*RACKS))
     await world.settle()
     assert levels(world) == list(RACKS)
-    assert the_topology(world).metadata.controller_uid == the_binding(world).metadata.uid
+    assert the_topology(world).metadata.controller == TOPOLOGY_BINDINGS.owner_key(the_binding(world).metadata)
     assert said(world) == ("False", "InSync", True)
     first = the_topology(world).metadata.uid
     await world.apply(binding("topology/zone", "topology/block"))
@@ -118,7 +120,7 @@ async def what_is_not_ours_is_left_alone_until_it_goes(world: SchedulerWorld) ->
 async def one_that_the_binding_names_is_only_compared(world: SchedulerWorld) -> None:
     await world.apply(binding(*RACKS, names="theirs"))
     await world.settle()
-    assert said(world) == ("Unknown", "TopologyNotFound", False)
+    assert said(world) == ("True", "Drift", False)
     await world.client.create(KAI_TOPOLOGIES, "", their_own("theirs", "other"))
     await world.settle()
     assert said(world) == ("True", "Drift", False)
@@ -174,7 +176,7 @@ def test_a_kind_that_is_not_served_yet_is_waited_for() -> None:
     async def tell(world: SchedulerWorld) -> None:
         await world.apply(binding(*RACKS))
         await world.settle()
-        assert said(world) == ("Unknown", "TopologyNotFound", False)
+        assert said(world) == ("True", "Drift", False)
         (entry,) = the_binding(world).status.scheduler_topology_statuses
         assert entry.message == "the cluster does not serve topologies.kai.scheduler: install kai-scheduler"
         world.install()
@@ -183,3 +185,20 @@ def test_a_kind_that_is_not_served_yet_is_waited_for() -> None:
         assert levels(world) == list(RACKS)
 
     play(tell, is_installed=False)
+
+
+@pytest.mark.parametrize("resource", ["topologies", "clustertopologybindings/status"])
+def test_a_write_for_a_binding_that_keeps_failing_is_an_event_of_the_binding(resource: str) -> None:
+    async def tell(world: SchedulerWorld) -> None:
+        broken = ApiError(500, "InternalError", "etcd is away")
+        refusal = world.operator.refuse(lambda one: one.is_write and target_of(one).resource == resource, broken)
+        await world.apply(binding(*RACKS))
+        await world.clock.sleep(90)
+        events = [event for event in world.objects(EVENTS) if event.reason == "ReconcileFailed"]
+        assert [(event.metadata.name.startswith("dc."), event.type) for event in events] == [(True, "Warning")]
+        assert "500 etcd is away" in events[0].message
+        world.operator.lift(refusal)
+        await world.settle()
+        assert levels(world) == list(RACKS)
+
+    play(tell)

@@ -6,18 +6,19 @@ from random import Random
 import pytest
 
 from grove.api.resources import PODCLIQUESETS
-from grove.controller.app import Controller
+from grove.controller.app import Controller, run_through_restores
 from grove.kube.client import Client
 from grove.sim.clock import run_virtual
 from grove.sim.world import World
 from tests.controller.electorate import Candidate, Electorate
 from tests.markdown import ROOT
+from tests.simulation.stories import named
 
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
 
 
 async def operate(client: Client, candidate: Candidate) -> None:
-    await Controller(client, candidate.clock, Random(candidate.random.random())).run()
+    await run_through_restores(lambda: Controller(client, candidate.clock, Random(candidate.random.random())))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -44,6 +45,44 @@ def test_sets_come_out_right_while_the_operators_take_turns(seed: int) -> None:
             assert electorate.offences == []
             assert (len(world.pods()), len(world.running_pods())) == (20, 20)
             for candidate in candidates:
+                candidate.task.cancel()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("bump", [pytest.param(0, id="plain"), pytest.param(1_000_000, id="bumped")])
+@pytest.mark.parametrize("has_new_leader", [False, True])
+def test_when_the_server_is_put_back_whoever_leads_goes_on_with_what_it_says(bump: int, has_new_leader: bool) -> None:
+    async def main() -> None:
+        async with World(nodes=20, operator=None, is_checked=False) as world:
+            electorate = Electorate(clock=world.clock, server=world.server)
+            first = electorate.candidate("a", job=operate)
+            await world.apply(QUICKSTART)
+            await world.clock.sleep(60)
+            second = electorate.candidate("b", job=operate)
+            await world.clock.sleep(60)
+            backup = world.server.store.back_up()
+            if has_new_leader:
+                # The backup says that the first one leads.
+                first.line.whole.clear()
+                await world.clock.sleep(60)
+                first.line.whole.set()
+            await world.apply(named("later"))
+            await world.clock.sleep(60)
+            assert len(world.running_pods()) == 20
+            world.server.store.put_back(backup, bump=bump)
+            restored_at = world.clock.monotonic()
+            await world.clock.sleep(300)
+            wires = (first.wire, second.wire)
+            writes = [write for wire in wires for write in wire.writes if write.at >= restored_at]
+            about = [
+                write.target for write in writes if "later" in write.target.name or b'"later' in write.request.body
+            ]
+            assert [target for target in about if target.resource != "events"] == []
+            assert [write.target for write in writes if write.target.resource == "pods"] == []
+            assert [pcs.metadata.name for pcs in world.objects(PODCLIQUESETS)] == ["chat"]
+            assert len(world.running_pods()) == 10
+            for candidate in (first, second):
                 candidate.task.cancel()
 
     run_virtual(main())

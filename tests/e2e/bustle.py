@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from grove.api import labels
-from grove.api.meta import JsonObject, Uid
+from grove.api.meta import JsonObject, OwnerKey, Uid
 from grove.api.pod import Pod
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODS, Resource
 from grove.kube.cache import Store
@@ -22,7 +22,7 @@ from tests.e2e.harness import Stage
 
 SETS = 20
 SEED = int(os.environ.get("GROVE_E2E_SEED", "5"))
-Place = tuple[Uid | None, str]
+Place = tuple[OwnerKey | None, str]
 _SCALED: tuple[Resource[Any], ...] = (PODCLIQUESETS, GROUPS, PODCLIQUES)
 
 
@@ -50,26 +50,21 @@ class Bustle:
 
     async def end(self) -> None:
         """The last word on every scale; afterwards everything must become, and be, as it says."""
-        stage, asked = self._stage, {}
-        for name in self.names:
-            wishes: tuple[tuple[Resource[Any], str, int], ...] = (
-                (PODCLIQUESETS, name, self._random.randint(1, 2)),
-                (GROUPS, f"{name}-0-g", self._random.randint(1, 3)),
-                (PODCLIQUES, f"{name}-0-a", self._random.randint(1, 3)),
-            )
-            for resource, target, replicas in wishes:
-                await stage.wait_until(
-                    lambda plural=resource, wanted=target: wanted in _names(stage, plural)  # type: ignore[misc]
-                )
-                await stage.scale(resource, target, replicas)
-                asked[resource.plural, target] = replicas
+        stage = self._stage
+        targets: list[tuple[Resource[Any], str, int]] = [
+            target
+            for name in self.names
+            for target in ((PODCLIQUESETS, name, 2), (GROUPS, f"{name}-0-g", 3), (PODCLIQUES, f"{name}-0-a", 3))
+        ]
+        wanted = {(resource.plural, name) for resource, name, _ in targets}
+        await stage.wait_until(lambda: wanted <= _scaled(stage).keys())
+        asked = {}
+        for resource, name, most in targets:
+            asked[resource.plural, name] = replicas = self._random.randint(1, most)
+            await stage.scale(resource, name, replicas)
         await stage.settle()
         # Nobody but us changed a spec.
-        live = {
-            (resource.plural, obj.metadata.name): obj.spec.replicas
-            for resource in _SCALED
-            for obj in stage.objects(resource)
-        }
+        live = _scaled(stage)
         assert {key: live[key] for key in asked} == asked
 
     async def _scale_set(self) -> None:
@@ -142,11 +137,16 @@ async def without_twins(stage: Stage) -> AsyncIterator[None]:
 
 
 def _place(pod: Pod) -> Place:
-    return pod.metadata.controller_uid, pod.metadata.labels.get(labels.POD_INDEX, "")
+    return pod.metadata.controller, pod.metadata.labels.get(labels.POD_INDEX, "")
 
 
-def _names(stage: Stage, resource: Resource[Any]) -> list[str]:
-    return [obj.metadata.name for obj in stage.objects(resource)]
+def _scaled(stage: Stage) -> dict[tuple[str, str], int]:
+    """The replicas of everything that has a scale, by kind and name."""
+    return {
+        (resource.plural, obj.metadata.name): obj.spec.replicas
+        for resource in _SCALED
+        for obj in stage.objects(resource)
+    }
 
 
 def _manifest(name: str) -> JsonObject:

@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
+from tests.cli.forked import Forked
 from tests.kube.controlplane.plane import start_process
 
 # A safety net, far above what anything takes.
 READY_SECONDS = 180.0
 STOP_SECONDS = 120.0
+# The command line as a module: it need not be started anew.
+GROVE = "grove.cli.main"
 
 
 class Lives:
@@ -23,9 +26,9 @@ class Lives:
     def __init__(self, module: tuple[str, ...], log: Path, environment: Mapping[str, str] | None = None) -> None:
         """`module` and its arguments are what `python -m` runs."""
         self.log = log
-        self._command = [sys.executable, "-m", *module]
+        self._module = module
         self._environment = {**os.environ, **(environment or {})}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         # Where in the log its present life begins.
         self._born_at = 0
 
@@ -58,12 +61,20 @@ class Lives:
         assert self._process is None, "it runs already"
         with self.log.open("ab") as log:
             self._born_at = log.tell()
-            self._process = start_process(self._command, log, self._environment)
+            self._process = self._start(log)
+
+    def _start(self, log: BinaryIO) -> "subprocess.Popen[bytes] | Forked":
+        program, *arguments = self._module
+        if program != GROVE:
+            return start_process([sys.executable, "-m", *self._module], log, self._environment)
+        with open(os.devnull) as nothing:
+            files = (nothing.fileno(), log.fileno(), log.fileno())
+            return Forked(Path.cwd(), tuple(arguments), self._environment, files=files)
 
     def check_alive(self) -> None:
         """Nobody waits for one that has ended by itself."""
         code = None if self._process is None else self._process.poll()
-        assert code is None, f"the {self._command[3]} ended with {code}\n{self.last_words}"
+        assert code is None, f"the {self._module[1]} ended with {code}\n{self.last_words}"
 
     def kill(self) -> None:
         """Without a chance to say or finish anything."""
@@ -89,5 +100,5 @@ class Lives:
             return process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            process.wait(STOP_SECONDS)
             raise AssertionError(f"it did not stop\n{self.last_words}") from None

@@ -6,7 +6,7 @@ For a namespace at rest; each entry of the answer is not right.
 from collections.abc import Iterator
 
 from grove.api import labels
-from grove.api.meta import JsonObject, ObjectMeta, Uid, Wire
+from grove.api.meta import JsonObject, ObjectMeta, Wire
 from grove.api.mirror import Mirror
 from grove.api.podgang import PodGang
 from grove.api.resources import NATIVE_COMPOSITES, PODGANGS, PODS
@@ -50,12 +50,12 @@ def grouped_pods(stage: NativeStage, gang: str = "") -> tuple[GroupedPod, ...]:
     return tuple(pod for pod in found if not pod.metadata.is_leaving)
 
 
-def owned(mirrors: tuple[Mirror, ...], owner: Uid) -> dict[str, Mirror]:
+def owned(mirrors: tuple[Mirror, ...], gang: PodGang) -> dict[str, Mirror]:
     """The groups of a gang that stay, by name; one in use lingers for as long as its last pod does."""
     return {
         mirror.metadata.name: mirror
         for mirror in mirrors
-        if mirror.metadata.controller_uid == owner and not mirror.metadata.is_leaving
+        if mirror.metadata.controller == PODGANGS.owner_key(gang.metadata) and not mirror.metadata.is_leaving
     }
 
 
@@ -85,9 +85,9 @@ async def await_right_groups(stage: NativeStage) -> None:
 
 
 def _ownerless(stage: NativeStage, gangs: tuple[PodGang, ...]) -> Iterator[str]:
-    owners = {gang.metadata.uid for gang in gangs}
+    owners = {PODGANGS.owner_key(gang.metadata) for gang in gangs}
     for mirror in (*stage.groups(), *stage.roots()):
-        if mirror.metadata.controller_uid not in owners:
+        if mirror.metadata.controller not in owners:
             yield f"{mirror.metadata.name} is left, and its gang is gone"
 
 
@@ -96,8 +96,8 @@ class _Look:
 
     def __init__(self, stage: NativeStage, gang: PodGang) -> None:
         self.has_roots = NATIVE_COMPOSITES in stage.cluster.mirror_kinds
-        self.groups = owned(stage.groups(), gang.metadata.uid)
-        self.roots = owned(stage.roots(), gang.metadata.uid)
+        self.groups = owned(stage.groups(), gang)
+        self.roots = owned(stage.roots(), gang)
         self.pods = grouped_pods(stage, gang.metadata.name)
         self.minima = {group.name: group.min_replicas for group in gang.spec.podgroups}
         # Having been whole, it may lack some and is repaired pod by pod; nothing of a gang is on a node before that.

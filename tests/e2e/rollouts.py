@@ -4,6 +4,7 @@ The stories are in `test_updates_on_clusters.py`. A version is a label of the cl
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -140,7 +141,7 @@ class Eye:
     def _told(self, old: PodCliqueSet | None, new: PodCliqueSet | None) -> None:
         if self.is_open and new is not None:
             self.stalls += _said(new, "UpdateStalled")
-            self.troubles += _said(new, "CannotBeCarriedOut")
+            self.troubles += _said(new, "ReconcileFailed")
 
     def ready(self, *cliques: str) -> int:
         return sum(pod.is_ready for pod in living(self.pods.values(), *cliques).values())
@@ -196,6 +197,16 @@ def at_most_one_down(parts: Mapping[str, tuple[tuple[str, ...], int]]) -> Rule:
     def check(eye: Eye) -> str | None:
         down = [name for name, (cliques, count) in parts.items() if eye.ready(*cliques) < count]
         return f"{down} are down at once" if len(down) > 1 else None
+
+    return check
+
+
+def one_replica_serves(pods_each: int) -> Rule:
+    """At any moment some replica of the set has all of its pods ready."""
+
+    def check(eye: Eye) -> str | None:
+        ready = Counter(replica_of(pod) for pod in living(eye.pods.values()).values() if pod.is_ready)
+        return None if pods_each in ready.values() else f"no replica serves: {dict(ready)}"
 
     return check
 

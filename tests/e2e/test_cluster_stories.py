@@ -18,10 +18,11 @@ from tests.simulation.refusal_stories import (
 )
 from tests.simulation.stories import a_deleted_set_leaves_nothing, scaling_in_and_out_again
 from tests.simulation.wire_stories import STORIES_WITHOUT_NODES, WIRE_STORIES
+from tests.simulation.zero_stories import SCENES
 
 pytestmark = pytest.mark.kube
 
-ENGINE_STORIES = (scaling_in_and_out_again, a_deleted_set_leaves_nothing)
+ENGINE_STORIES = (scaling_in_and_out_again, a_deleted_set_leaves_nothing, *(story for _, story in SCENES))
 TOLD = [(story, True) for story in (*ENGINE_STORIES, *WIRE_STORIES, *GATE_STORIES)] + [
     (story, False) for story in STORIES_WITHOUT_NODES
 ]

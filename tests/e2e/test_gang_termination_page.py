@@ -1,17 +1,18 @@
-"""The commands of docs/gang-termination.md do what the page says: on virtual time, and with kubectl on `grove up`."""
+"""The commands of docs/explanation/gang-termination.md work as shown: in virtual time, and with kubectl on grove up."""
 
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.console import GROVE, ROOT, environment
+from tests.cli.console import GROVE, ROOT, environment, grove
 from tests.e2e.served import Kubectl, grove_up
 from tests.markdown import fences
 
-PAGE = ROOT / "docs" / "gang-termination.md"
+PAGE = ROOT / "docs" / "explanation" / "gang-termination.md"
 ELISION = "..."
 
 
@@ -29,8 +30,8 @@ def commands(*, of_kubectl: bool) -> list[tuple[str, list[str]]]:
     return found
 
 
-def run(command: str, folder: Path, kubeconfig: str = "") -> str:
-    env = environment(folder, {"KUBECONFIG": kubeconfig} if kubeconfig else None)
+def run(command: str, folder: Path, kubeconfig: str) -> str:
+    env = environment(folder, {"KUBECONFIG": kubeconfig})
     env["PATH"] = f"{GROVE.parent}:{env['PATH']}"
     done = subprocess.run(
         ["bash", "-c", command], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
@@ -40,8 +41,12 @@ def run(command: str, folder: Path, kubeconfig: str = "") -> str:
 
 
 @pytest.mark.parametrize(("command", "shown"), commands(of_kubectl=False), ids=lambda value: str(value)[-40:])
-def test_a_simulation_tells_the_lines_of_the_page(command: str, shown: list[str], tmp_path: Path) -> None:
-    lines = iter(run(command, tmp_path).splitlines())
+def test_a_simulation_tells_the_lines_of_the_page(command: str, shown: list[str]) -> None:
+    program, *arguments = shlex.split(command)
+    assert program == "grove"
+    said = grove(ROOT, *arguments)
+    assert (said.code, said.err) == (0, "")
+    lines = iter(said.out.splitlines())
     # In this order; other lines may stand between them where the page leaves some out.
     assert [line for line in shown if line != ELISION and line not in lines] == []
     assert len(shown) > 3

@@ -57,9 +57,9 @@ def test_required_topology_is_not_carried_out_and_the_set_says_so(
         await begin(stage, {"b0-r0": 2, "b0-r1": 1})
         await stage.apply(a_set(packed_clique("one", 3, required("rack"))))
         await rest(stage, 3)
-        condition = find_condition(find_set(stage, "packed").status.conditions, "GangSchedulingUnavailable")
+        condition = find_condition(find_set(stage, "packed").status.conditions, "SchedulerLimited")
         assert condition is not None
-        assert (condition.status, condition.reason) == ("True", "NoGangScheduling")
+        assert (condition.status, condition.reason) == ("True", "NotAsAsked")
         assert "TopologyAwareWorkloadScheduling" in condition.message
         await stage.clear()
 

@@ -33,7 +33,7 @@ from tests.simulation.stories import (
 
 KILLS = 4
 # Far longer than the scheduler takes to notice a node.
-QUIET_SECONDS = 3.0
+QUIET_SECONDS = 1.0
 
 
 class Beside(msgspec.Struct, frozen=True):

@@ -159,12 +159,18 @@ def test_a_podgroup_is_written_once_per_change(evidence: Evidence) -> None:
     writes = [
         one
         for one in evidence.asked
-        if one.target is not None and one.target.api_group in FOREIGN and one.is_write and one.resource == "podgroups"
+        if one.target is not None
+        and one.target.api_group in FOREIGN
+        and one.is_write
+        and one.resource == "podgroups"
+        # A patch that met another version was rejected, and wrote nothing.
+        and one.answer.code < 300
     ]
     per_object: dict[tuple[str, str, str], int] = {}
     for one in writes:
         assert one.target is not None
         key = (one.target.api_group, one.target.name, one.verb)
         per_object[key] = per_object.get(key, 0) + 1
-    # One label was changed, once.
-    assert {key: count for key, count in per_object.items() if key[2] == "patch" and count > 1} == {}
+    # One label was changed, once. Volcano's PodGroups are relaxed too, once, when their gang was placed.
+    most = {"scheduling.run.ai": 1, "scheduling.volcano.sh": 2}
+    assert {key: count for key, count in per_object.items() if key[2] == "patch" and count > most[key[0]]} == {}

@@ -5,12 +5,13 @@ The many cases are in `tests/simulation/termination_stories.py`, on virtual time
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from grove.api import labels
-from grove.api.meta import Uid, is_condition_true
+from grove.api.meta import Uid, find_condition, is_condition_true
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES, Resource
 from grove.cluster.nodes import Nodes
 from grove.planner.recreation import read_record
@@ -112,6 +113,36 @@ async def a_pod_above_the_minimum_and_a_recovery_in_time_end_nothing(stage: Stag
     assert sum(read_record(gang).count for gang in stage.objects(PODGANGS)) == 0
 
 
+async def a_group_that_is_scaled_out_in_breach_keeps_its_clock(stage: Stage) -> None:
+    names = await stage.add_nodes(2)
+    assert isinstance(names, tuple)
+    nodes = Nodes(stage.client, stage.cluster.clock)
+    await stage.apply(with_delay(WORKLOAD1, f"{RECOVERY_SECONDS}s"))
+    await stage.settle()
+    before = living(stage)
+    for name in names:
+        await nodes.cordon(name)
+    await lose(stage, "workload1-0-sg-x-0-pc-c", 1)
+    await stage.wait_until(lambda: breached_since(stage) is not None)
+    since, over_at = breached_since(stage), stage.cluster.clock.monotonic() + RECOVERY_SECONDS + 5
+    await stage.scale(GROUPS, "workload1-0-sg-x", 3)
+    await stage.wait_until(lambda: len(living(stage, "workload1-0-sg-x-2-pc-c")) > 0)
+    await stage.cluster.clock.sleep(2)
+    await stage.look()
+    assert breached_since(stage) == since
+    await stage.wait_until(lambda: not living(stage) & before)
+    assert stage.cluster.clock.monotonic() < over_at
+    for name in names:
+        await nodes.uncordon(name)
+    await stage.settle()
+
+
+def breached_since(stage: Stage) -> datetime | None:
+    (group,) = stage.objects(GROUPS)
+    breach = find_condition(group.status.conditions, "MinAvailableBreached")
+    return breach.last_transition_time if breach is not None and breach.status == "True" else None
+
+
 async def a_scale_set_at_run_time_comes_back(stage: Stage) -> None:
     names = await stage.add_nodes(2)
     assert isinstance(names, tuple)
@@ -157,6 +188,7 @@ STORIES = [
     a_broken_clique_ends_the_whole_replica,
     a_broken_group_replica_goes_alone,
     a_pod_above_the_minimum_and_a_recovery_in_time_end_nothing,
+    a_group_that_is_scaled_out_in_breach_keeps_its_clock,
     a_scale_set_at_run_time_comes_back,
     without_a_delay_nothing_goes,
 ]

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from grove.api.meta import find_condition
+from grove.api.meta import JsonObject, find_condition
 from grove.api.resources import PODCLIQUES, PODGANGS, PODS
 from grove.planner.recreation import read_record
 from tests.e2e.harness import Cluster, Stage
@@ -17,6 +17,7 @@ from tests.simulation.training_stories import (
     clique,
     end,
     failure,
+    failure_message,
     is_clique,
     job,
     living,
@@ -58,7 +59,10 @@ async def a_failure_without_a_budget_ends_it(stage: Stage) -> None:
     await stage.apply(training(clique("a", exits_after=FOR_EVER), clique("b", exits_after="2s", code=3)))
     await stage.wait_until(lambda: phase(stage) == "Failed")
     assert failure(stage) == "MaxRestartsExceeded"
-    assert stage.pods() == ()
+    # What failed stays for its logs, and the condition says what it was.
+    (left,) = stage.pods()
+    assert (left.status.phase, left.metadata.is_leaving) == ("Failed", False)
+    assert f"first: pod {left.metadata.name}, container main, exit code 3 (Error)" in failure_message(stage)
     await stage.wait_for_events("PodCliqueFailed", "MaxRestartsExceeded")
 
 
@@ -85,6 +89,43 @@ async def a_pod_deleted_by_hand_restarts_the_replica_once(stage: Stage) -> None:
     assert not uids(living(stage)) & before
     await finish(stage)
     assert restarts(stage) == 1
+
+
+async def two_pods_deleted_at_once_restart_the_replica_below_its_minimum(stage: Stage) -> None:
+    await stage.apply(training(clique("a", 4, 3, exits_after=FOR_EVER), max_restarts=3))
+    await stage.wait_until(runs(stage, 4))
+    before = uids(living(stage))
+    for pod in running(stage)[:2]:
+        await stage.delete(PODS, pod.metadata.name)
+    await stage.wait_until(runs(stage, 4, 1))
+    assert not uids(living(stage)) & before
+    await finish(stage)
+    assert restarts(stage) == 1
+
+
+async def a_container_that_crashes_in_place_restarts_the_replica(stage: Stage) -> None:
+    await stage.apply(training(clique("a", 2, exits_after=FOR_EVER, restart_policy="OnFailure"), max_restarts=3))
+    await stage.wait_until(runs(stage, 2))
+    before = uids(living(stage))
+    await end(stage, running(stage)[0])
+    await stage.wait_until(runs(stage, 2, 1))
+    assert not uids(living(stage)) & before
+    await finish(stage)
+
+
+async def the_deadline_ends_it_while_a_scaled_gang_finds_no_room(stage: Stage) -> None:
+    group: JsonObject = {"name": "g", "cliqueNames": ["b"], "replicas": 2, "minAvailable": 1}
+    first, second = clique("a", exits_after=FOR_EVER), clique("b", exits_after=FOR_EVER, ready_after="1h")
+    # One of its pods fits on the only node that it may use, which has 8 GPUs.
+    gpus = {"nvidia.com/gpu": "5"}
+    second["spec"]["podSpec"] |= {"nodeSelector": {"kubernetes.io/hostname": "node-0"}}
+    second["spec"]["podSpec"]["containers"][0]["resources"] = {"requests": gpus, "limits": gpus}
+    await stage.apply(training(first, second, max_runtime="5s", groups=(group,)))
+    await stage.wait_until(lambda: phase(stage) == "Running")
+    assert len([pod for pod in living(stage, "-b") if not pod.spec.node_name]) == 1
+    await stage.wait_until(lambda: phase(stage) == "Failed")
+    assert failure(stage) == "MaxRuntimeExceeded"
+    assert not any(one.status.was_available for one in stage.objects(PODCLIQUES) if "-b" in one.metadata.name)
 
 
 async def the_deadline_ends_it(stage: Stage) -> None:
@@ -123,6 +164,9 @@ STORIES = [
     a_failure_without_a_budget_ends_it,
     a_failed_pod_restarts_the_replica_once,
     a_pod_deleted_by_hand_restarts_the_replica_once,
+    two_pods_deleted_at_once_restart_the_replica_below_its_minimum,
+    a_container_that_crashes_in_place_restarts_the_replica,
+    the_deadline_ends_it_while_a_scaled_gang_finds_no_room,
     the_deadline_ends_it,
     a_completed_pod_deleted_before_its_clique_is_done_is_not_run_again,
 ]

@@ -21,6 +21,7 @@ from tests.e2e.rollouts import (
     in_order,
     is_updating,
     living,
+    one_replica_serves,
     replica_of,
     stalled,
     untouched,
@@ -36,6 +37,7 @@ A = "workload1-0-pc-a"
 GROUP_REPLICAS = {f"replica {j}": ((f"{W1}-0-sg-x-{j}-pc-b", f"{W1}-0-sg-x-{j}-pc-c"), 4) for j in (0, 1)}
 NEVER_READY = {labels.SIM_READY_AFTER: "1000h"}
 SLOWLY_READY = {labels.SIM_READY_AFTER: "1s"}
+LOADING = {labels.SIM_READY_AFTER: "10s"}
 MINUTES = 300.0
 
 
@@ -268,7 +270,51 @@ async def a_set_that_is_deleted_and_applied_again_begins_at_once(stage: Stage) -
         await begin(stage, at_version(WORKLOAD1, 1))
     assert eye.troubles == []
     (revision,) = stage.objects(CONTROLLER_REVISIONS)
-    assert revision.metadata.controller_uid == find_set(stage, W1).metadata.uid
+    assert revision.metadata.controller == PODCLIQUESETS.owner_key(find_set(stage, W1).metadata)
+
+
+async def replicas_that_load_are_updated_before_the_one_that_serves(stage: Stage) -> None:
+    stage.patience = MINUTES
+    await begin(stage, at_version(WORKLOAD1, 1, annotations=LOADING))
+    await stage.scale(PODCLIQUESETS, W1, 3)
+    await stage.wait_until(lambda: len(stage.pods()) == 30)
+    assert not all(pod.is_ready for pod in stage.pods())
+    async with watching(stage, one_replica_serves(10)):
+        await stage.apply(at_version(WORKLOAD1, 2, replicas=3, annotations=LOADING))
+        await stage.wait_until(lambda: is_updating(stage, W1, 0))
+        assert [version_of(p) for p in stage.pods() if replica_of(p) and p.is_ready] == [2] * 20
+        await ended(stage, W1)
+    assert versions(stage) == [2] * 30
+
+
+async def what_lacks_its_minimum_is_not_listed_as_updated(stage: Stage) -> None:
+    names = await stage.add_nodes(2)
+    assert isinstance(names, tuple)
+    nodes = Nodes(stage.client, stage.cluster.clock)
+    await begin(stage, at_version(WORKLOAD1, 1))
+    for name in names:
+        await nodes.cordon(name)
+    for pod in living(stage.pods(), A).values():
+        await stage.client.delete(PODS, stage.namespace, pod.metadata.name, uid=pod.metadata.uid)
+    await stage.wait_until(lambda: len(stage.running_pods()) == 8)
+    await stage.apply(at_version(WORKLOAD1, 2, "pc-a"))
+    await stage.wait_until(lambda: versions(stage, A) == [2, 2])
+    await stage.cluster.clock.sleep(3)
+    await stage.look()
+    assert listed(stage) == ((), 0)
+    assert not has_ended(stage, W1)
+    for name in names:
+        await nodes.uncordon(name)
+    await ended(stage, W1)
+    assert listed(stage)[1] == 1
+
+
+def listed(stage: Stage) -> tuple[tuple[str, ...], int]:
+    """The standalone cliques that the set calls updated, by name while the update runs, and how many."""
+    status = find_set(stage, W1).status
+    assert status.rolling_update_progress is not None
+    assert status.update_progress is not None
+    return status.rolling_update_progress.updated_pod_cliques, status.update_progress.updated_pod_cliques_count
 
 
 STORIES = [
@@ -285,7 +331,11 @@ STORIES = [
     on_delete_nothing_goes_and_whatever_comes_is_new,
     an_operator_that_is_killed_again_and_again_finishes_the_update,
     a_set_that_is_deleted_and_applied_again_begins_at_once,
+    replicas_that_load_are_updated_before_the_one_that_serves,
+    what_lacks_its_minimum_is_not_listed_as_updated,
 ]
+# They bring nodes of their own.
+WITHOUT_NODES = (without_room_one_pod_waits_and_no_other_goes, what_lacks_its_minimum_is_not_listed_as_updated)
 
 
 @pytest.mark.parametrize("story", STORIES)
@@ -293,7 +343,7 @@ def test_an_update_goes_as_in_the_simulation(
     runner: asyncio.Runner, cluster: Cluster, story: Callable[[Stage], Awaitable[None]]
 ) -> None:
     async def run() -> None:
-        stage = await cluster.stage(has_nodes=story is not without_room_one_pod_waits_and_no_other_goes)
+        stage = await cluster.stage(has_nodes=story not in WITHOUT_NODES)
         await story(stage)
         await stage.clear()
 

@@ -65,7 +65,7 @@ def test_a_set_of_an_older_wire_is_taken_over_without_restarting_a_pod(installed
         await stage.wait_until(lambda: finalizers(stage) == [])
         assert {gang.metadata.labels.get(labels.SET_REPLICA_INDEX) for gang in stage.objects(PODGANGS)} == {"0"}
         assert all(clique.status.was_available for clique in stage.objects(PODCLIQUES))
-        assert find_condition(find_set(stage, "p").status.conditions, "CannotBeCarriedOut") is None
+        assert find_condition(find_set(stage, "p").status.conditions, "ReconcileFailed") is None
         assert uids(stage.pods()) == before
         # And it is lived with as with any other: a pod comes back under its index, a scaled replica comes and goes.
         victim = next(pod.metadata for pod in stage.pods() if pod.metadata.labels[labels.PODCLIQUE] == "p-0-a")
@@ -97,7 +97,7 @@ def test_the_templates_of_an_older_wire_keep_their_hashes_until_they_change(
         await stage.wait_until(lambda: find_set(stage, "p").status.phase == "Running" and is_whole(stage))
         # What runs is what is asked for, under the names that it has.
         (stored,) = stage.objects(CONTROLLER_REVISIONS)
-        revision = read_revision(stored)
+        revision = read_revision(stored, "p")
         assert revision is not None
         assert revision.template.hashes == HASHES
         assert stored.metadata.name == f"p-{GENERATION_HASH}"

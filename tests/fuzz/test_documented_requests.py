@@ -30,8 +30,9 @@ from tests.cluster.served_http import TOKEN, HttpClient, http_cluster
 from tests.fuzz.counts import BY_DOCUMENT
 from tests.fuzz.rounds import moody, populate
 from tests.fuzz.verdicts import wrong_with_answer
+from tests.seeds import is_deep
 
-_PER_OPERATION = 2
+_PER_OPERATION = 2 if is_deep() else 1
 # In real time: a server that does not answer is a failure, and no watch goes on for ever.
 _PATIENCE_SECONDS = 180
 _NAMES = ("a", "b", "c", "new")
@@ -80,8 +81,7 @@ def _session(served: Served, folder: Path) -> Iterator[requests.Session]:
     with requests.Session() as session:
         session.verify = str(authority)
         session.trust_env = False
-        # None is left open for the server to close.
-        session.headers.update({"Authorization": f"Bearer {TOKEN}", "Connection": "close"})
+        session.headers["Authorization"] = f"Bearer {TOKEN}"
         yield session
 
 
@@ -99,7 +99,7 @@ def test_what_is_documented_is_answered_as_documented(served: Served, tmp_path: 
             for found in schema.get_all_operations():
                 assert isinstance(found, Ok), found
                 count += _tried(found.ok(), session, url)
-    assert count >= BY_DOCUMENT
+    assert count >= BY_DOCUMENT * _PER_OPERATION // 2
 
 
 def _tried(operation: Any, session: requests.Session, url: str) -> int:
@@ -110,7 +110,6 @@ def _tried(operation: Any, session: requests.Session, url: str) -> int:
     @settings(
         max_examples=_PER_OPERATION,
         deadline=None,
-        derandomize=True,
         database=None,
         suppress_health_check=list(HealthCheck),
         phases=(Phase.generate,),

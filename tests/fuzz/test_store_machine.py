@@ -236,7 +236,6 @@ def test_a_client_is_never_told_two_stories() -> None:
             max_examples=30,
             stateful_step_count=25,
             deadline=None,
-            derandomize=True,
             database=None,
             suppress_health_check=list(HealthCheck),
         ),

@@ -198,7 +198,7 @@ def test_the_authorizer_is_registered_when_the_configuration_switches_it_on() ->
 
 
 def test_the_manual_configuration_of_the_document_can_be_installed() -> None:
-    page = (ROOT / "docs" / "install.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text()
     (text,) = [fence.text for fence in fences(page) if "kind: OperatorConfiguration" in fence.text]
     assert installation(configuration_text=text).is_manual
 
@@ -261,7 +261,8 @@ def test_no_verb_is_granted_twice() -> None:
 
 
 def test_the_document_says_what_each_right_is_for() -> None:
-    documented = {row for table in tables((ROOT / "docs" / "install.md").read_text()) for row in table if len(row) == 3}
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text()
+    documented = {row for table in tables(page) for row in table if len(row) == 3}
     assert [row for row in map(_row, all_rules()) if row not in documented] == []
 
 

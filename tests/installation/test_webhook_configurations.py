@@ -1,8 +1,11 @@
 """The webhook configurations as they are installed: who is asked, when, and what must never be held up."""
 
+from typing import Any
+
 import pytest
 
 from grove.api.meta import JsonObject
+from grove.cluster.server.match_conditions import are_met
 from grove.installation.webhooks import (
     MUTATING_NAMES,
     VALIDATING_NAMES,
@@ -82,14 +85,14 @@ def test_no_webhook_that_must_answer_is_asked_about_a_deletion() -> None:
 
 
 def test_every_webhook_that_must_answer_is_not_asked_about_what_is_leaving() -> None:
-    """A Scale cannot tell whether its object is leaving; nor does a deletion ever scale."""
+    """A Scale cannot tell whether its object is leaving; nor does a deletion ever scale. The authorizer: see below."""
     asked = [
         webhook["name"]
         for webhook in webhooks()
         if webhook["failurePolicy"] == "Fail"
         and "not-leaving" not in [condition["name"] for condition in webhook["matchConditions"]]
     ]
-    assert asked == ["scale.validating.webhooks.grove.io"]
+    assert asked == ["scale.validating.webhooks.grove.io", "authorizer.webhooks.grove.io"]
 
 
 @pytest.mark.parametrize("short", ["pclq", "pcsg"])
@@ -115,23 +118,89 @@ def test_sets_are_judged_whoever_writes_them() -> None:
 
 def test_the_authorizer_protects_what_the_operator_manages() -> None:
     both = [webhook for webhook in webhooks() if webhook["name"].endswith("authorizer.webhooks.grove.io")]
-    assert [webhook["objectSelector"] for webhook in both] == [
-        {"matchLabels": {"app.kubernetes.io/managed-by": "grove-operator"}}
-    ] * 2
+    assert [webhook["objectSelector"] for webhook in both] == [{}, {}]
     assert asked_about("authorizer.webhooks.grove.io") == [
-        ("", ["secrets", "serviceaccounts", "services", "pods"], ["UPDATE"]),
+        ("", ["secrets", "serviceaccounts"], ["UPDATE"]),
+        ("", ["services", "pods"], ["CREATE", "UPDATE"]),
+        ("apps", ["controllerrevisions"], ["CREATE", "UPDATE"]),
         ("rbac.authorization.k8s.io", ["roles", "rolebindings"], ["UPDATE"]),
         ("autoscaling", ["horizontalpodautoscalers"], ["UPDATE"]),
         ("grove.io", ["podcliques", "podcliquescalinggroups"], ["CREATE", "UPDATE"]),
+        ("grove.io", ["podcliques/status", "podcliquescalinggroups/status"], ["UPDATE"]),
         ("scheduler.grove.io", ["podgangs"], ["CREATE", "UPDATE"]),
+        ("scheduler.grove.io", ["podgangs/status"], ["UPDATE"]),
+        ("scheduling.k8s.io", ["podgroups"], ["CREATE", "UPDATE"]),
+        ("scheduling.k8s.io", ["compositepodgroups"], ["CREATE", "UPDATE"]),
     ]
     assert asked_about("deletion.authorizer.webhooks.grove.io") == [
         ("", ["secrets", "serviceaccounts", "services"], ["DELETE"]),
+        ("apps", ["controllerrevisions"], ["DELETE"]),
         ("rbac.authorization.k8s.io", ["roles", "rolebindings"], ["DELETE"]),
         ("autoscaling", ["horizontalpodautoscalers"], ["DELETE"]),
         ("grove.io", ["podcliques", "podcliquescalinggroups"], ["DELETE"]),
         ("scheduler.grove.io", ["podgangs"], ["DELETE"]),
     ]
+
+
+LABELLED: JsonObject = {"metadata": {"labels": {"app.kubernetes.io/managed-by": "grove-operator"}}}
+OWNED: JsonObject = {"metadata": {"ownerReferences": [{"apiVersion": "grove.io/v1alpha1", "kind": "PodClique"}]}}
+GANGED: JsonObject = {"metadata": {"ownerReferences": [{"apiVersion": "scheduler.grove.io/v1", "kind": "PodGang"}]}}
+OTHERS: JsonObject = {
+    "metadata": {"labels": {"app.kubernetes.io/managed-by": "helm"}, "ownerReferences": [{"apiVersion": "apps/v1"}]}
+}
+BARE: JsonObject = {"metadata": {"name": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "is_asked"),
+    [
+        pytest.param(LABELLED, None, True, id="a label"),
+        pytest.param(OWNED, None, True, id="an owner, and no label"),
+        pytest.param(GANGED, None, True, id="a gang as owner"),
+        pytest.param(OWNED, BARE, True, id="an owner that is added"),
+        pytest.param(BARE, LABELLED, True, id="a label that is taken away"),
+        pytest.param(None, OWNED, True, id="a deletion"),
+        pytest.param(OTHERS, None, False, id="others"),
+        pytest.param(BARE, OTHERS, False, id="others, edited"),
+        pytest.param(None, BARE, False, id="others, deleted"),
+    ],
+)
+def test_the_authorizer_is_asked_about_whatever_claims_to_be_ours_and_nothing_else(
+    new: JsonObject | None, old: JsonObject | None, is_asked: bool
+) -> None:
+    for name in ("authorizer.webhooks.grove.io", "deletion.authorizer.webhooks.grove.io"):
+        (found,) = (webhook for webhook in webhooks() if webhook["name"] == name)
+        (claims,) = (one["expression"] for one in found["matchConditions"] if one["name"] == "claims-a-set")
+        assert are_met([claims], request={}, obj=new, old=old) is is_asked
+
+
+GOING: JsonObject = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def leaving(obj: JsonObject, **metadata: Any) -> JsonObject:
+    return {"metadata": {**obj["metadata"], **GOING, **metadata}}
+
+
+@pytest.mark.parametrize(
+    ("group", "new", "old", "is_asked"),
+    [
+        pytest.param("", OWNED, None, True, id="a new one"),
+        pytest.param("", OWNED, OWNED, True, id="one that stays"),
+        pytest.param("", leaving(OWNED), leaving(OWNED, finalizers=["x"]), False, id="a leaving one loses a finalizer"),
+        pytest.param("", leaving(OWNED), leaving(BARE), True, id="a leaving one gets an owner"),
+        pytest.param("", leaving(LABELLED), leaving(BARE), True, id="a leaving one gets a label"),
+        pytest.param("scheduling.k8s.io", GANGED, None, True, id="a new one of schedulers"),
+        pytest.param("scheduling.k8s.io", GANGED, GANGED, False, id="one of schedulers is updated"),
+        pytest.param("scheduling.k8s.io", GANGED, BARE, True, id="one of schedulers gets an owner"),
+    ],
+)
+def test_the_authorizer_is_asked_about_what_is_leaving_only_if_it_gets_another_owner_or_label(
+    group: str, new: JsonObject, old: JsonObject | None, is_asked: bool
+) -> None:
+    (found,) = (webhook for webhook in webhooks() if webhook["name"] == "authorizer.webhooks.grove.io")
+    conditions = [one["expression"] for one in found["matchConditions"]]
+    request = {"operation": "CREATE" if old is None else "UPDATE", "resource": {"group": group}}
+    assert are_met(conditions, request=request, obj=new, old=old) is is_asked
 
 
 def test_common_to_all() -> None:

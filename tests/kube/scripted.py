@@ -18,6 +18,9 @@ class Silence(msgspec.Struct, frozen=True):
     seconds: float | None = None
 
 
+# The server says nothing until the time is over that the watch was asked for.
+UNTIL_THE_END = Silence(-1)
+
 Said = bytes | Silence | ApiError
 
 
@@ -30,9 +33,13 @@ class ScriptedTransport:
         self._answers = deque(answers or [])
         self._watches = deque(watches or [])
         self.requests: list[Request] = []
+        # How far the server is, for those who ask before they resume a watch.
+        self.version = 1_000_000
         self.watched_from: list[str] = []
 
     async def send(self, request: Request) -> Response:
+        if request.query.get("limit") == "1" and self.watched_from:
+            return page(version=self.version)
         self.requests.append(request)
         answer = self._answers.popleft()
         while isinstance(answer, Silence):
@@ -48,7 +55,8 @@ class ScriptedTransport:
         script: list[Said] = self._watches.popleft() if self._watches else [Silence()]
         if script and isinstance(script[0], ApiError):
             raise script[0]
-        yield _play(script)
+        rest = Silence(float(request.query["timeoutSeconds"]))
+        yield _play([rest if said is UNTIL_THE_END else said for said in script])
 
 
 async def _play(script: list[Said]) -> AsyncIterator[bytes]:

@@ -15,6 +15,7 @@ from grove.kube.config import Access
 from grove.kube.errors import ConnectionLost
 from grove.kube.http import HttpTransport
 from grove.kube.transport import Request
+from tests.bent_time import run_without_stillness
 from tests.kube.loopback import (
     DELETE,
     GET,
@@ -48,7 +49,7 @@ def ask(talk: Talk, question: Callable[[HttpTransport], Awaitable[T]], *, scheme
             access = Access(server=url.replace("http", scheme), source="test", token="hidden", is_insecure=True)
             return await question(await stack.enter_async_context(connected(access)))
 
-    return asyncio.run(main())
+    return run_without_stillness(main())
 
 
 def saying(*parts: bytes, then_silent: bool = False) -> Talk:

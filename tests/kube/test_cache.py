@@ -1,30 +1,42 @@
 """The cache, told as small stories of what the watch, a list and our own writes say, and in which order."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
 
-from grove.api.meta import ObjectMeta, OwnerReference, Uid
-from grove.api.resources import Object
+from grove.api.meta import ObjectMeta, OwnerKey, OwnerReference, Uid
+from grove.api.resources import GROUPS, PODCLIQUES, PODS, Object, Resource
 from grove.kube.answers import Added, Bookmark, Deleted, Listing, Modified, Unreadable
 from grove.kube.cache import Store
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def obj(name: str, version: int, *, uid: str = "", owner: str = "", leaving: bool = False) -> Object:
-    owners = (OwnerReference(kind="PodClique", name=owner, uid=Uid(owner), controller=True),) if owner else ()
+def obj(
+    name: str, version: int, *, uid: str = "", owner: str = "", leaving: bool = False, namespace: str = "default"
+) -> Object:
+    owners = (reference(owner),) if owner else ()
     return Object(
         metadata=ObjectMeta(
             name=name,
-            namespace="default",
+            namespace=namespace,
             uid=Uid(uid or name),
             resource_version=str(version),
             owner_references=owners,
             deletion_timestamp=NOON if leaving else None,
         )
     )
+
+
+def reference(owner: str) -> OwnerReference:
+    version, kind = PODCLIQUES.api_version, PODCLIQUES.kind
+    return OwnerReference(api_version=version, kind=kind, name=owner, uid=Uid(owner), controller=True)
+
+
+def key(owner: str, *, resource: Resource[Any] = PODCLIQUES, namespace: str = "default", name: str = "") -> OwnerKey:
+    return resource.owner_key(ObjectMeta(namespace=namespace, name=name or owner, uid=Uid(owner)))
 
 
 def listing(*items: Object, version: int) -> Listing[Object]:
@@ -57,9 +69,10 @@ def everything(_: Object) -> bool:
 
 def test_before_the_first_list_nothing_is_known_for_sure() -> None:
     store = Store[Object]()
+    mark = store.begin_list()
     store.observe(obj("a", 3))
     assert (store.is_listed, contents(store)) == (False, [obj("a", 3)])
-    relist(store, version=2)
+    store.apply_list(listing(version=2), mark)
     assert (store.is_listed, contents(store)) == (True, [obj("a", 3)])
 
 
@@ -70,23 +83,40 @@ def test_objects_are_found_by_uid_by_name_and_by_owner() -> None:
     assert store.by_name("default", "c") == obj("c", 3)
     assert store.by_name("default", "z") is None
     assert store.by_name("elsewhere", "c") is None
-    assert store.owned_by(Uid("x")) == (obj("a", 1, owner="x"), obj("b", 2, owner="x"))
-    assert store.owned_by(Uid("y")) == ()
+    assert store.owned_by(key("x")) == (obj("a", 1, owner="x"), obj("b", 2, owner="x"))
+    assert store.owned_by(key("y")) == ()
     assert len(store) == 3
 
 
 def test_children_keep_the_order_in_which_they_were_first_seen() -> None:
     store = listed(obj("a", 1, owner="x"), obj("b", 2, owner="x"), version=5)
     store.apply(Modified(object=obj("a", 6, owner="x")))
-    assert store.owned_by(Uid("x")) == (obj("a", 6, owner="x"), obj("b", 2, owner="x"))
+    assert store.owned_by(key("x")) == (obj("a", 6, owner="x"), obj("b", 2, owner="x"))
 
 
 def test_an_object_follows_its_new_owner() -> None:
     store = listed(obj("a", 1, owner="x"), version=5)
     store.apply(Modified(object=obj("a", 6, owner="y")))
-    assert (store.owned_by(Uid("x")), store.owned_by(Uid("y"))) == ((), (obj("a", 6, owner="y"),))
+    assert (store.owned_by(key("x")), store.owned_by(key("y"))) == ((), (obj("a", 6, owner="y"),))
     store.apply(Modified(object=obj("a", 7)))
-    assert store.owned_by(Uid("y")) == ()
+    assert store.owned_by(key("y")) == ()
+
+
+def test_an_owner_of_another_namespace_kind_or_name_owns_nothing_whatever_its_uid() -> None:
+    here, there = obj("a", 1, owner="x"), obj("b", 2, owner="x", namespace="elsewhere")
+    store = listed(here, there, version=5)
+    assert store.owned_by(key("x")) == (here,)
+    assert store.owned_by(key("x", namespace="elsewhere")) == (there,)
+    # The uid is that of a clique: another kind of the same group, or the same name in another group, is not it.
+    assert store.owned_by(key("x", resource=GROUPS)) == ()
+    assert store.owned_by(key("x", resource=PODS)) == ()
+    assert store.owned_by(key("x", name="y")) == ()
+
+
+def test_an_owner_that_is_not_the_controller_owns_nothing() -> None:
+    bystander = msgspec.structs.replace(reference("x"), controller=False)
+    metadata = msgspec.structs.replace(obj("a", 1).metadata, owner_references=(bystander,))
+    assert listed(Object(metadata=metadata), version=5).owned_by(key("x")) == ()
 
 
 def test_listeners_hear_every_visible_change_once_and_in_order() -> None:
@@ -153,9 +183,10 @@ def test_the_answer_of_an_earlier_write_does_not_bring_back_what_is_deleted() ->
 )
 def test_a_tombstone_is_dropped_by_a_list_that_is_past_the_deletion(version: int, tombstone_count: int) -> None:
     store = listed(version=5)
+    mark = store.begin_list()
     store.observe(obj("a", 8))
     store.forget(Uid("a"))
-    relist(store, version=version)
+    store.apply_list(listing(version=version), mark)
     assert store.tombstone_count == tombstone_count
 
 
@@ -187,6 +218,74 @@ def test_a_server_put_back_to_a_backup_is_believed() -> None:
     relist(store, obj("a", 40), version=50)
     store.apply(Modified(object=obj("a", 51)))
     assert contents(store) == [obj("a", 51)]
+
+
+def test_a_list_older_than_an_own_write_that_was_answered_before_is_a_new_history() -> None:
+    store = listed(obj("a", 4), version=5)
+    store.observe(obj("a", 9))
+    assert store.apply_list(listing(obj("a", 4), version=8), store.begin_list())
+    assert contents(store) == [obj("a", 4)]
+
+
+def test_an_object_older_than_the_one_that_was_held_is_a_new_history_whatever_the_version_of_the_list() -> None:
+    """Restored with a bumped revision: the list is new, its objects are old."""
+    store = listed(obj("a", 4), obj("b", 4), version=5)
+    store.apply(Modified(object=obj("a", 9)))
+    store.apply(Added(object=obj("c", 10)))
+    seen = changes(store)
+    assert store.apply_list(listing(obj("a", 4), obj("b", 4), version=1_000_000), store.begin_list())
+    assert contents(store) == [obj("a", 4), obj("b", 4)]
+    # Everything was dropped first: what is made of these objects begins anew too.
+    assert [new for _, new in seen] == [None, None, None, obj("a", 4), obj("b", 4)]
+
+
+@pytest.mark.parametrize("deleted_by", ["the watch", "ourselves"])
+def test_an_object_that_comes_back_is_a_new_history(deleted_by: str) -> None:
+    store = listed(obj("a", 4), version=5)
+    if deleted_by == "the watch":
+        store.apply(Deleted(object=obj("a", 8)))
+    else:
+        store.forget(Uid("a"))
+    assert store.apply_list(listing(obj("a", 4), version=1_000_000), store.begin_list())
+    assert contents(store) == [obj("a", 4)]
+
+
+def test_a_list_that_was_sent_before_something_was_known_may_be_older_than_it() -> None:
+    store = listed(obj("a", 4), obj("b", 4), version=5)
+    mark = store.begin_list()
+    store.observe(obj("a", 9))
+    store.forget(Uid("b"))
+    assert not store.apply_list(listing(obj("a", 4), obj("b", 4), version=6), mark)
+    assert contents(store) == [obj("a", 9)]
+
+
+def test_an_object_that_is_only_absent_was_deleted() -> None:
+    store = listed(obj("a", 4), obj("b", 4), version=5)
+    assert not store.apply_list(listing(obj("a", 4), version=1_000_000), store.begin_list())
+    assert contents(store) == [obj("a", 4)]
+
+
+def test_a_partial_list_of_a_new_history_is_not_mixed_with_the_old_one() -> None:
+    store = listed(obj("a", 4, owner="x"), obj("b", 4), version=5)
+    store.apply(Modified(object=obj("a", 9, owner="x")))
+    mark = store.begin_list()
+    assert store.apply_partial_list(listing(obj("a", 4, owner="x"), version=1_000_000), mark, everything)
+    assert contents(store) == [obj("a", 9, owner="x"), obj("b", 4)]
+
+
+def test_a_watch_that_does_not_show_an_own_write_is_behind() -> None:
+    seconds = 100.0
+    store = Store[Object](lambda: seconds)
+    store.apply_list(listing(version=5), store.begin_list())
+    store.observe(obj("a", 7))
+    seconds = 110.0
+    store.observe(obj("a", 9))
+    seconds = 130.0
+    assert store.behind_seconds == 30
+    store.apply(Added(object=obj("a", 7)))
+    assert store.behind_seconds == 20
+    store.apply(Bookmark(resource_version="9"))
+    assert store.behind_seconds == 0
 
 
 def test_events_told_twice_change_nothing() -> None:
@@ -276,7 +375,7 @@ def test_looking_again_at_a_part_leaves_the_rest_alone() -> None:
     store = listed(obj("a", 1, owner="x"), obj("b", 2, owner="x"), obj("c", 3, owner="y"), version=5)
     mark = store.begin_list()
     part = listing(obj("a", 7, owner="x"), obj("d", 8, owner="x"), version=9)
-    store.apply_partial_list(part, mark, lambda one: one.metadata.controller_uid == "x")
+    store.apply_partial_list(part, mark, lambda one: one.metadata.controller == key("x"))
     assert contents(store) == [obj("a", 7, owner="x"), obj("c", 3, owner="y"), obj("d", 8, owner="x")]
 
 
@@ -292,7 +391,7 @@ def test_a_frozen_watch_that_thaws_does_not_bring_back_what_a_look_again_missed(
 
 def test_what_moved_out_of_the_part_that_was_looked_at_comes_back_with_the_watch() -> None:
     store = listed(obj("a", 1, owner="x"), version=5)
-    store.apply_partial_list(listing(version=9), store.begin_list(), lambda one: one.metadata.controller_uid == "x")
+    store.apply_partial_list(listing(version=9), store.begin_list(), lambda one: one.metadata.controller == key("x"))
     store.apply(Modified(object=obj("a", 6, owner="y")))
     assert contents(store) == []
     store.apply(Bookmark(resource_version="8"))

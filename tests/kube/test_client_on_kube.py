@@ -16,8 +16,8 @@ from grove.kube.cache import Store
 from grove.kube.client import Client
 from grove.kube.config import Access
 from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.http import HttpTransport, user_agent
-from grove.kube.transport import Request
+from grove.kube.http import HttpTransport
+from grove.kube.transport import Request, user_agent
 from grove.kube.watch import Reflector
 from tests.kube.controlplane.plane import Plane, running_plane
 from tests.kube.loopback import SetClock, connected, lines_of

@@ -16,9 +16,9 @@ from grove.errors import UserError
 from grove.kube import http
 from grove.kube.config import Access
 from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.http import HttpTransport, user_agent
+from grove.kube.http import HttpTransport
 from grove.kube.tls import tls_context
-from grove.kube.transport import Request
+from grove.kube.transport import Request, user_agent
 from tests.kube.loopback import (
     GET,
     POST,

@@ -16,10 +16,11 @@ from grove.cluster.server import ApiServer
 from grove.kube.cache import Store
 from grove.kube.client import Client
 from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.transport import Response
+from grove.kube.transport import Request, Response
 from grove.kube.watch import BackOff, ListAll, Reflector, State, WatchFrom
 from grove.sim.clock import run_virtual
 from tests.kube.scripted import (
+    UNTIL_THE_END,
     ScriptedTransport,
     Silence,
     bookmark,
@@ -43,6 +44,8 @@ class Followed:
         # What was said about the kind being served, each time that changed.
         self.told: list[bool] = []
         self.lost_count = 0
+        self.cut_count = 0
+        self.new_history_count = 0
         self.reflector = Reflector(
             client,
             PODS,
@@ -52,6 +55,8 @@ class Followed:
             is_optional=is_optional,
             changed=lambda: self.told.append(not self.reflector.is_missing),
             lost=self._lose,
+            on_watch=self._note_watch,
+            on_new_history=self._start_over,
         )
         self.states: list[State] = [ListAll()]
         self.times: list[float] = [0.0]
@@ -69,6 +74,12 @@ class Followed:
     def _lose(self) -> None:
         self.lost_count += 1
 
+    def _note_watch(self, is_open: bool) -> None:
+        self.cut_count += not is_open
+
+    def _start_over(self) -> None:
+        self.new_history_count += 1
+
 
 def follow(transport: ScriptedTransport, steps: int, *, is_optional: bool = False) -> Followed:
     async def main() -> Followed:
@@ -80,7 +91,7 @@ def follow(transport: ScriptedTransport, steps: int, *, is_optional: bool = Fals
 def test_it_lists_then_watches_from_the_list() -> None:
     transport = ScriptedTransport(
         [page(pod_json("a", 4), version=5)],
-        [[line("ADDED", pod_json("b", 6)), line("DELETED", pod_json("a", 7)), Silence(300)]],
+        [[line("ADDED", pod_json("b", 6)), line("DELETED", pod_json("a", 7)), UNTIL_THE_END]],
     )
     followed = follow(transport, 2)
     assert followed.names == ["b"]
@@ -91,7 +102,7 @@ def test_it_lists_then_watches_from_the_list() -> None:
 def test_a_watch_that_ends_in_order_goes_on_where_it_was() -> None:
     transport = ScriptedTransport(
         [page(version=5)],
-        [[Silence(300)], [bookmark(8), Silence(300)], [line("ADDED", pod_json("a", 9)), Silence(300)]],
+        [[UNTIL_THE_END], [bookmark(8), UNTIL_THE_END], [line("ADDED", pod_json("a", 9)), UNTIL_THE_END]],
     )
     followed = follow(transport, 4)
     assert transport.watched_from == ["5", "5", "8"]
@@ -101,17 +112,48 @@ def test_a_watch_that_ends_in_order_goes_on_where_it_was() -> None:
 
 def test_a_watch_that_breaks_is_resumed_after_a_moment() -> None:
     transport = ScriptedTransport(
-        [page(version=5)], [[line("ADDED", pod_json("a", 6)), Silence(2), ConnectionLost("cut")], [Silence(300)]]
+        [page(version=5)], [[line("ADDED", pod_json("a", 6)), Silence(2), ConnectionLost("cut")], [UNTIL_THE_END]]
     )
-    followed = follow(transport, 4)
+    followed = follow(transport, 5)
     assert transport.watched_from == ["5", "6"]
     match followed.states[2]:
         case BackOff(seconds=seconds, then=then):
             assert 0.05 <= seconds <= 0.1
-            assert then == WatchFrom(resource_version="6", failures=1)
+            assert then == WatchFrom(resource_version="6", failures=1, is_cut=True)
         case other:
             pytest.fail(f"expected to back off, not {other}")
     assert followed.reflector.restarts == 1
+
+
+@pytest.mark.parametrize("end", [[Silence(100)], [Silence(2), ConnectionLost("cut")]])
+def test_after_a_cut_a_server_that_is_behind_what_we_know_is_listed_anew(end: list[bytes | Silence | ApiError]) -> None:
+    """It would take a watch from the future, and tell nothing until it has caught up."""
+    transport = ScriptedTransport(
+        [page(pod_json("a", 4), version=5), page(pod_json("b", 2), version=3)],
+        [[line("ADDED", pod_json("c", 6)), *end], [UNTIL_THE_END]],
+    )
+    transport.version = 3
+    followed = follow(transport, 6)
+    assert transport.watched_from[:2] == ["5", "3"]
+    assert followed.names == ["b"]
+    assert followed.new_history_count == 1
+
+
+def test_after_a_cut_a_server_that_does_not_answer_is_asked_again() -> None:
+    class Refusing(ScriptedTransport):
+        async def send(self, request: Request) -> Response:
+            return refusal(503, "Away") if request.query.get("limit") == "1" else await super().send(request)
+
+    followed = follow(Refusing([page(version=5)], [[Silence(2), ConnectionLost("cut")]]), 8)
+    assert [type(state) for state in followed.states[2:]] == [
+        BackOff,
+        WatchFrom,
+        BackOff,
+        WatchFrom,
+        BackOff,
+        WatchFrom,
+        BackOff,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -138,8 +180,8 @@ def test_a_server_that_always_says_too_old_is_not_asked_in_a_hurry() -> None:
 
 
 def test_a_silent_watch_is_restarted() -> None:
-    transport = ScriptedTransport([page(version=5)], [[Silence()], [Silence(300)]])
-    followed = follow(transport, 4)
+    transport = ScriptedTransport([page(version=5)], [[Silence()], [UNTIL_THE_END]])
+    followed = follow(transport, 5)
     assert transport.watched_from == ["5", "5"]
     assert 330 <= followed.times[2] <= 630
     assert followed.reflector.restarts == 1
@@ -147,7 +189,7 @@ def test_a_silent_watch_is_restarted() -> None:
 
 def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_hurry() -> None:
     transport = ScriptedTransport([page(version=5)], [[]] * 30)
-    followed = follow(transport, 25)
+    followed = follow(transport, 37)
     delays = [state.seconds for state in followed.states if isinstance(state, BackOff)]
     longest = [min(30.0, 0.1 * 2**power) for power in range(len(delays))]
     assert all(full / 2 <= delay <= full for delay, full in zip(delays, longest, strict=True))
@@ -175,8 +217,8 @@ def test_a_list_that_hangs_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("code", "then"),
     [
-        pytest.param(500, WatchFrom(resource_version="5", failures=1), id="a server error resumes"),
-        pytest.param(429, WatchFrom(resource_version="5", failures=1), id="overload resumes"),
+        pytest.param(500, WatchFrom(resource_version="5", failures=1, is_cut=True), id="a server error resumes"),
+        pytest.param(429, WatchFrom(resource_version="5", failures=1, is_cut=True), id="overload resumes"),
         pytest.param(504, ListAll(failures=1), id="a version from the future lists again"),
         pytest.param(403, ListAll(failures=1), id="a refusal lists again"),
     ],
@@ -187,15 +229,25 @@ def test_where_it_goes_on_depends_on_the_error(code: int, then: State) -> None:
     assert followed.states[-1].then == then
 
 
-def test_lines_that_cannot_be_read_are_counted_and_passed_over() -> None:
+def test_lines_that_cannot_be_read_are_noted_and_passed_over() -> None:
     broken = pod_json("a", 6) | {"status": {"phase": 3}}
     transport = ScriptedTransport(
         [page(pod_json("a", 4), version=5)],
-        [[b"{", line("MODIFIED", broken), line("ADDED", pod_json("b", 7)), Silence(300)]],
+        [[b"{", line("MODIFIED", broken), line("ADDED", pod_json("b", 7)), UNTIL_THE_END]],
     )
     followed = follow(transport, 2)
-    assert (followed.names, followed.reflector.unreadable_count) == (["a", "b"], 2)
+    assert followed.names == ["a", "b"]
+    assert [one.name for one in followed.reflector.unreadable.values()] == ["a"]
     assert followed.states[-1] == WatchFrom(resource_version="7")
+
+
+@pytest.mark.parametrize("after", [line("MODIFIED", pod_json("a", 7)), line("DELETED", pod_json("a", 7))])
+def test_what_can_be_read_again_or_is_gone_is_not_noted_any_more(after: bytes) -> None:
+    broken = pod_json("a", 4) | {"status": {"phase": 3}}
+    transport = ScriptedTransport([page(broken, version=5)], [[after, UNTIL_THE_END]])
+    assert list(follow(transport, 1).reflector.unreadable) == ["uid-of-a"]
+    transport = ScriptedTransport([page(broken, version=5)], [[after, UNTIL_THE_END]])
+    assert follow(transport, 2).reflector.unreadable == {}
 
 
 # On the embedded cluster
@@ -256,11 +308,14 @@ def test_a_kind_that_must_be_there_is_not_missing_when_it_is_not_found() -> None
 
 
 def test_a_cut_watch_is_told_of_and_an_orderly_end_is_not() -> None:
-    transport = ScriptedTransport([page(version=5)], [[Silence(300)], [Silence(2), ConnectionLost("cut")]])
+    transport = ScriptedTransport([page(version=5)], [[UNTIL_THE_END], [Silence(2), ConnectionLost("cut")]])
     followed = follow(transport, 2)
-    assert followed.lost_count == 0
+    assert (followed.lost_count, followed.cut_count) == (0, 0)
     followed = follow(ScriptedTransport([page(version=5)], [[Silence(2), ConnectionLost("cut")]]), 2)
-    assert followed.lost_count == 1
+    assert (followed.lost_count, followed.cut_count) == (1, 1)
+    # A server that stops in order.
+    followed = follow(ScriptedTransport([page(version=5)], [[Silence(100)]]), 2)
+    assert (followed.lost_count, followed.cut_count) == (0, 1)
 
 
 def manifest(name: str) -> JsonObject:

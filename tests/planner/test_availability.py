@@ -1,12 +1,15 @@
 """Ready, scheduled, available, in breach - level by level."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grove.api.meta import ConditionStatus
+from grove.api.podclique import CliqueRollingUpdateProgress, PodCliqueStatus
 from grove.api.reasons import Reason
 from grove.planner.availability import (
+    GroupReplica,
     ReplicaHealth,
     Verdict,
     clique_breach,
@@ -18,7 +21,7 @@ from grove.planner.availability import (
     was_available,
 )
 from grove.planner.views import CliqueView
-from tests.dsl import clique, pod, starting
+from tests.dsl import NOW, clique, pod, starting
 
 GOOD, BREACHED, UNKNOWN, STARTING = (
     ReplicaHealth.GOOD,
@@ -99,8 +102,34 @@ def test_a_leaving_clique_is_neither_available_nor_scheduled() -> None:
     assert (is_available(view), is_scheduled(view)) == (False, False)
 
 
-def test_once_available_is_remembered() -> None:
-    assert was_available(clique(ready=0, replicas=2, was_available=True))
+ROLLING = PodCliqueStatus(rolling_update_progress=CliqueRollingUpdateProgress(update_started_at=NOW))
+ROLLED = PodCliqueStatus(
+    rolling_update_progress=CliqueRollingUpdateProgress(update_started_at=NOW, update_ended_at=NOW)
+)
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        pytest.param(clique(ready=1, replicas=2, needs=2), False, id="one pod below its minimum"),
+        pytest.param(clique(ready=2, needs=2), True, id="at its minimum"),
+        pytest.param(clique(ready=0, replicas=2, was_available=True), True, id="it was, and lost all pods"),
+        pytest.param(clique(ready=2, needs=2, status=ROLLING), False, id="at its minimum while it is updated"),
+        pytest.param(clique(ready=2, needs=2, status=ROLLED), True, id="at its minimum after its update"),
+        pytest.param(
+            msgspec.structs.replace(clique(ready=2, needs=2), is_group_rolling=True),
+            False,
+            id="at its minimum while its group is updated",
+        ),
+        pytest.param(
+            msgspec.structs.replace(clique(ready=0, replicas=2, was_available=True), is_group_rolling=True),
+            True,
+            id="it was, before its group was updated",
+        ),
+    ],
+)
+def test_once_available_is_remembered_and_an_update_does_not_count(view: CliqueView, expected: bool) -> None:
+    assert was_available(view) is expected
 
 
 READY = clique(ready=1)
@@ -109,24 +138,33 @@ LOST = clique(replicas=1, was_available=True)
 LEAVING = clique(ready=1, leaving=True)
 
 
+def seen(*cliques: CliqueView | None, back: bool = False, unmade: bool = False) -> GroupReplica:
+    return GroupReplica(cliques=cliques, is_coming_back=back, is_unmade=unmade)
+
+
 @pytest.mark.parametrize(
-    ("cliques", "health"),
+    ("replica", "health"),
     [
-        pytest.param((READY, READY), GOOD, id="all are well"),
-        pytest.param((READY, LOST), BREACHED, id="one is in breach"),
-        pytest.param((LOST, None), BREACHED, id="breach is worse than missing"),
-        pytest.param((LOST, NEW), BREACHED, id="breach is worse than starting"),
-        pytest.param((READY, None), UNKNOWN, id="one is missing"),
-        pytest.param((READY, LEAVING), UNKNOWN, id="one is being deleted"),
-        pytest.param((NEW, None), UNKNOWN, id="missing is worse than starting"),
-        pytest.param((READY, NEW), STARTING, id="one never was available"),
+        pytest.param(seen(READY, READY), GOOD, id="all are well"),
+        pytest.param(seen(READY, LOST), BREACHED, id="one is in breach"),
+        pytest.param(seen(LOST, None), BREACHED, id="breach is worse than missing"),
+        pytest.param(seen(LOST, None, unmade=True), BREACHED, id="breach is worse than never made"),
+        pytest.param(seen(LOST, NEW), BREACHED, id="breach is worse than starting"),
+        pytest.param(seen(LOST, None, back=True), BREACHED, id="breach is worse than coming back"),
+        pytest.param(seen(READY, None), UNKNOWN, id="one is missing that was there"),
+        pytest.param(seen(READY, None, unmade=True), STARTING, id="one was never made"),
+        pytest.param(seen(None, None, unmade=True), STARTING, id="a replica that was just asked for"),
+        pytest.param(seen(READY, LEAVING), UNKNOWN, id="one is being deleted"),
+        pytest.param(seen(NEW, None), STARTING, id="starting is told before missing"),
+        pytest.param(seen(READY, NEW), STARTING, id="one never was available"),
+        pytest.param(seen(None, None, back=True, unmade=True), UNKNOWN, id="it is being recreated"),
+        pytest.param(seen(NEW, NEW, back=True), UNKNOWN, id="its recreation is not over"),
     ],
 )
-def test_a_group_replica_is_as_well_as_its_worst_clique(
-    cliques: tuple[CliqueView | None, ...], health: ReplicaHealth
-) -> None:
-    assert group_replica_health(cliques) == health
-    assert group_replica_health(tuple(reversed(cliques))) == health
+def test_a_group_replica_is_as_well_as_its_worst_clique(replica: GroupReplica, health: ReplicaHealth) -> None:
+    assert group_replica_health(replica) == health
+    backwards = msgspec.structs.replace(replica, cliques=tuple(reversed(replica.cliques)))
+    assert group_replica_health(backwards) == health
 
 
 def found(good: int, needed: int, breached: int, in_doubt: int) -> str:
@@ -181,13 +219,13 @@ def found(good: int, needed: int, breached: int, in_doubt: int) -> str:
         pytest.param(
             (STARTING, STARTING),
             1,
-            no(Reason.SUFFICIENT_AVAILABLE_REPLICAS, found(0, 1, 0, 0)),
+            no(Reason.NEVER_AVAILABLE, found(0, 1, 0, 0)),
             id="never available is no breach",
         ),
         pytest.param(
             (UNKNOWN, STARTING),
             2,
-            no(Reason.SUFFICIENT_AVAILABLE_REPLICAS, found(0, 2, 0, 1)),
+            no(Reason.NEVER_AVAILABLE, found(0, 2, 0, 1)),
             id="too few either way, but nothing is lost",
         ),
         pytest.param((), 0, no(Reason.SUFFICIENT_AVAILABLE_REPLICAS, found(0, 0, 0, 0)), id="no replicas"),

@@ -1,9 +1,21 @@
 """A set that is being deleted, and its finalizer."""
 
+from typing import Any
+
 import msgspec
 
 from grove.api import labels
-from grove.api.resources import CONTROLLER_REVISIONS, GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
+from grove.api.meta import OwnerKey, Uid
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    GROUPS,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+    Resource,
+)
 from grove.planner.actions import DeleteMany, Patch, Plan
 from grove.planner.plan import plan
 from tests.dsl import (
@@ -53,16 +65,19 @@ def test_a_leaving_set_loses_its_pods_then_its_children_then_our_finalizer() -> 
     (chain,) = plan(world, NOW).chains
     reason = "set p is being deleted"
 
-    def all_of(resource: object, *uids: str) -> DeleteMany:
-        return msgspec.structs.replace(
-            DeleteMany(resource=PODS, namespace="default", selector=SELECTOR, uids=(), reason=reason),
+    def all_of(resource: Resource[Any], *uids: str, owner: OwnerKey | None = None) -> DeleteMany:
+        return DeleteMany(
             resource=resource,
-            uids=uids,
+            namespace="default",
+            selector=SELECTOR,
+            owners=(owner or PODCLIQUESETS.owner_key(leaving.metadata),),
+            uids=tuple(map(Uid, uids)),
+            reason=reason,
         )
 
     first, failed, _ = (one.metadata.uid for one in (*view.active, *view.failed, *view.leaving))
     assert chain.stages == (
-        (all_of(PODS, first, failed),),
+        (all_of(PODS, first, failed, owner=view.owner_key),),
         (
             all_of(PODCLIQUES, "uid-of-p-0-a"),
             all_of(GROUPS, "uid-of-p-0-g"),

@@ -5,14 +5,14 @@ import pytest
 
 from grove.api import labels
 from grove.api.meta import NamespacedName
-from grove.api.podgang import PodGang, PodGangSpec, PodGroup
+from grove.api.podgang import PodGang, PodGangSpec, PodGangStatus, PodGroup
 from grove.api.reasons import EventReason
 from grove.api.resources import PODCLIQUES, PODGANGS, PODS
 from grove.backends.native_groups import NativeFeatures
 from grove.backends.registry import Backends
 from grove.planner.actions import Create, Emit, Patch
 from grove.planner.blueprint import draw_replica
-from grove.planner.gangs import draw_gang_spec, plan_gang_object, referenced_names
+from grove.planner.gangs import draw_gang_spec, plan_gang_object, referenced_names, was_placed
 from grove.planner.objects import build_gang
 from grove.planner.plan import plan
 from grove.planner.pods import CliquePods
@@ -222,3 +222,20 @@ def test_what_is_ours_to_say_is_not_taken_from_the_set(surroundings: Surrounding
     seen = snapshot(observed, replica(a, gangs=(shown,), services=(service(),)))
     seen = msgspec.structs.replace(seen, context=known)
     assert [action for action in actions(plan(seen, NOW)) if action.resource is PODGANGS] == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "life", "is_placed"),
+    [
+        pytest.param("1", "1", True, id="in this incarnation"),
+        pytest.param(None, "1", False, id="never"),
+        pytest.param("0", "1", False, id="in an earlier incarnation"),
+        pytest.param("1", "1.1", False, id="its cliques are of a later one"),
+    ],
+)
+def test_a_gang_was_placed_if_it_was_scheduled_in_the_incarnation_of_its_cliques(
+    stored: str | None, life: str, is_placed: bool
+) -> None:
+    view = clique(pod(0), labels={labels.INCARNATION: life})
+    assert was_placed(gang(view, status=PodGangStatus(placed_incarnation=stored)), (view,)) is is_placed
+    assert not was_placed(None, (view,))

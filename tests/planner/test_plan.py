@@ -48,7 +48,7 @@ class TestAnInvalidSet:
         (status,) = decided.statuses
         (condition,) = status.patch["conditions"]
         assert (condition["type"], condition["reason"], condition["message"]) == (
-            "CannotBeCarriedOut",
+            "ReconcileFailed",
             "InvalidSpec",
             "; ".join(errors),
         )
@@ -83,7 +83,7 @@ class TestAnInvalidSet:
         world.edit(PODCLIQUESETS, "p", {"spec": {"template": {"cliques": template["cliques"][:1]}}})
         run_to_rest(world)
         status = world.json(PODCLIQUESETS, "p")["status"]
-        assert (status["conditions"], status["lastErrors"], status["availableReplicas"]) == ([], [], 1)
+        assert ("conditions" in status, "lastErrors" in status, status["availableReplicas"]) == (False, False, 1)
 
 
 class TestTheSetsStatus:
@@ -92,7 +92,7 @@ class TestTheSetsStatus:
         run_to_rest(world)
         status = world.json(PODCLIQUESETS, "p")["status"]
         assert (status["availableReplicas"], status["updatedReplicas"], status["phase"]) == (2, 2, "Running")
-        assert status["podGangStatuses"] == []
+        assert "podGangStatuses" not in status
         world.capacity = 0
         victim = next(name for name in world.names(PODS) if name.startswith("p-1-g-1-b"))
         world.delete(PODS, victim)
@@ -100,7 +100,7 @@ class TestTheSetsStatus:
         status = world.json(PODCLIQUESETS, "p")["status"]
         # A scaled gang is extra: the replica stays available without it.
         assert (status["availableReplicas"], status["replicas"]) == (2, 2)
-        assert status["podGangStatuses"] == [{"name": "p-1-g-0", "phase": "Pending", "conditions": []}]
+        assert status["podGangStatuses"] == [{"name": "p-1-g-0", "phase": "Pending"}]
 
     def test_a_replica_without_the_minimum_of_a_clique_is_not_available(self) -> None:
         world = World(pcs(role("a", 2, needs=1), role("b", 2, needs=2), replicas=2))

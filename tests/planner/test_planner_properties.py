@@ -19,9 +19,10 @@ from grove.planner.plan import plan
 from grove.planner.pods import plan_pods
 from grove.planner.views import CliqueView, pod_index
 from tests.dsl import NOW, World, actions, at, clique, pcs, pod, role, run_to_rest, scaling
+from tests.seeds import examples
 
 KINDS = (PODCLIQUES, GROUPS, PODGANGS, SERVICES, PODS)
-STORIES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+STORIES = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 # One clique
@@ -166,7 +167,8 @@ def gate_may_open(views: dict[Uid, CliqueView], gangs: dict[str, PodGang], one: 
     gang = gangs[one.metadata.labels[labels.PODGANG]]
     assert one.metadata.name in referenced_names(gang, one.metadata.labels[labels.PODCLIQUE]), "unreferenced"
     base_name = one.metadata.labels.get(labels.BASE_PODGANG)
-    if base_name is None:
+    # Only the first placement of an incarnation waits for the base gang.
+    if base_name is None or gang.status.placed_incarnation == one.metadata.labels[labels.INCARNATION]:
         return
     base = [view for view in views.values() if view.clique.metadata.labels[labels.PODGANG] == base_name]
     assert base, "before its base gang existed"

@@ -122,6 +122,30 @@ class TestTwoPodsOfOneIndex:
         assert decided.names == ("p-0-a-0-aaaaa", name_of(1))
 
 
+class TestALastName:
+    """No name is used twice in the life of a clique, whoever remembers nothing."""
+
+    def test_of_an_index_that_waits_stays_named_and_leads_to_the_next(self) -> None:
+        third = name_of(0, name_of(0, name_of(0)))
+        view = clique(failed(0, name=third, failures=1, ended=NOW), replicas=1)
+        waits = plan_pods(view, (third,), NOW)
+        assert waits.names == (third,)
+        assert plan_pods(view, waits.names, at(10)).create == (new(0, third, failures=2),)
+
+    def test_of_an_index_that_is_scaled_in_is_remembered_and_leads_to_the_next(self) -> None:
+        second = name_of(1, name_of(1))
+        smaller = plan_pods(clique(pod(0), pod(1, name=second), replicas=1), (name_of(0), second), NOW)
+        assert (smaller.names, smaller.last_names) == ((name_of(0),), (second,))
+        larger = plan_pods(clique(pod(0), replicas=2), smaller.names, NOW, last_names=smaller.last_names)
+        assert larger.create == (new(1, second),)
+        # Until the next pod was seen: a crash in between must not lead back to the first name.
+        assert larger.last_names == (second,)
+        again = plan_pods(clique(pod(0), replicas=2), larger.names, NOW, last_names=larger.last_names)
+        assert again.create == larger.create
+        made = clique(pod(0), pod(1, name=name_of(1, second)))
+        assert plan_pods(made, larger.names, NOW, last_names=larger.last_names).last_names == ()
+
+
 class TestScaleIn:
     @pytest.mark.parametrize(
         ("less", "more"),
@@ -142,6 +166,7 @@ class TestScaleIn:
         for pods in ((less, more), (more, less)):
             assert decide(clique(*pods, replicas=1)) == CliquePods(
                 names=(more.metadata.name,),
+                last_names=(less.metadata.name,),
                 delete=(PodToDelete(pod=less, reason="the clique has 2 pods and asks for 1"),),
                 needs_look=True,
             )
@@ -194,7 +219,7 @@ class TestAPodThatEnded:
     def test_is_replaced_later_each_time_up_to_five_minutes(self, failures: int, pause: int) -> None:
         view = clique(pod(0), failed(1, failures=failures, ended=NOW), replicas=2)
         due = at(pause)
-        waiting = CliquePods(names=(name_of(0),), wake_at=due)
+        waiting = CliquePods(names=(name_of(0), name_of(1)), wake_at=due)
         assert decide(view, NOW) == waiting
         assert decide(view, due - SECOND) == waiting
         assert decide(view, due).create == (new(1, name_of(1), failures=failures + 1),)
@@ -212,6 +237,7 @@ class TestAPodThatEnded:
         last = failed(0, name="p-0-a-0-later", failures=2, ended=NOW)
         decided = decide(clique(last, first, replicas=1))
         assert decided == CliquePods(
+            names=("p-0-a-0-later",),
             wake_at=at(20),
             delete=(PodToDelete(pod=first, reason="pod p-0-a-0-first ended (Failed) and is not needed any more"),),
         )

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from grove.api import labels
+from grove.api.limits import LISTED_AS_UPDATED
 from grove.api.pod import Pod
 from grove.api.podclique import (
     CliqueRollingUpdateProgress,
@@ -279,8 +280,8 @@ OLDEST = {"created": at(-90)}
         ),
         param(
             view(gated(0), replicas=2, needs=2, progress=rolling()),
-            Step(waits=Reason.NO_CAPACITY),
-            id="not before its minimum exists",
+            Step(ends=True),
+            id="its minimum is not its own question",
         ),
         param(
             view(new(0), failed(1, template_hash="old"), progress=rolling()),
@@ -319,3 +320,12 @@ def test_who_is_done_may_say_so_without_its_turn() -> None:
     found = roll(view(new(0), progress=rolling(MINE)), may_start=False)
     assert found.is_done
     assert found.progress == CliqueRollingUpdateProgress(update_started_at=NOW, update_ended_at=LATER)
+
+
+def test_a_status_lists_the_newest_of_the_pods_that_were_replaced() -> None:
+    """A list of all would outgrow what etcd stores in one object."""
+    taken = [f"p-0-a-1-{number:05}" for number in range(LISTED_AS_UPDATED + 1)]
+    choice = roll(view(old(0), new(1), progress=rolling(taken[-1], *taken[:-1]))).progress
+    assert choice is not None
+    assert choice.ready_pods_selected_to_update is not None
+    assert choice.ready_pods_selected_to_update.completed == tuple(taken[-LISTED_AS_UPDATED:])

@@ -56,6 +56,11 @@ def new(index: int, **fields: Any) -> UnitView:
     return unit(index, *pods, **fields)
 
 
+def scaled(index: int) -> UnitView:
+    """Of an older template and ready, in a gang of its own whose base gang is not scheduled."""
+    return msgspec.structs.replace(old(index, created=at(-90)), baseless_since=NOW)
+
+
 def going(index: int) -> UnitView:
     """Recorded to be made anew; nothing of it exists yet."""
     return UnitView(index=index, cliques=((None, "new"), (None, "new")), is_going=True)
@@ -218,9 +223,10 @@ def pending(index: int, template: str = "new") -> UnitView:
             Step(chooses=1),
             id="what is on its way is not torn down again",
         ),
-        param(
-            (unit(0, None, None),), rolling(), 1, Step(waits=Reason.PODS_NOT_READY), id="not before the minimum exists"
-        ),
+        param((unit(0, None, None),), rolling(), 1, Step(ends=True), id="its minimum is not its own question"),
+        param((new(0), scaled(1)), rolling(0), 1, Step(waits=Reason.MINIMUM_NOT_MET), id="not without a base"),
+        param((old(0), scaled(1)), rolling(), 1, Step(chooses=0), id="another one meanwhile"),
+        param((new(0), scaled(1)), rolling(1), 1, Step(waits=Reason.MINIMUM_NOT_MET), id="nor if it was chosen before"),
     ],
 )
 def test_the_next_step_of_a_group(

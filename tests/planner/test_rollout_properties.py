@@ -22,8 +22,9 @@ from grove.planner.rollout.set_level import turn_of
 from grove.planner.snapshot import Snapshot
 from grove.planner.views import CliqueView, ReplicaView, template_hash_of
 from tests.dsl import World, actions, pcs, role, scaling, visit
+from tests.seeds import examples
 
-STORIES = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+STORIES = settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 IMAGES = ("v1", "v2", "v3")
 ROLES = ("a", "b", "c")
 

@@ -8,7 +8,7 @@ import pytest
 from grove.api import labels, names
 from grove.api.controllerrevision import ControllerRevision
 from grove.api.meta import JsonObject
-from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetStatus
+from grove.api.podcliqueset import CurrentlyUpdating, PodCliqueSet, PodCliqueSetStatus
 from grove.api.resources import CONTROLLER_REVISIONS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
 from grove.planner.actions import Action, Create, Patch, Plan
 from grove.planner.builds import Retries
@@ -117,8 +117,9 @@ def test_a_refused_revision_is_tried_again_later_and_what_was_asked_for_before_s
 
 def test_while_what_is_asked_for_is_not_stored_nobody_has_a_turn() -> None:
     targets = Targets(build_context(asking("v2")), stored("v1"))
-    assert not targets.role_of(replica(), 0, 0).is_turn
-    assert Targets(build_context(asking("v1")), stored("v1")).role_of(replica(), 0, 0).is_turn
+    turn = CurrentlyUpdating(replica_index=0, update_started_at=NOW)
+    assert not targets.role_of(replica(), turn, 0).is_turn
+    assert Targets(build_context(asking("v1")), stored("v1")).role_of(replica(), turn, 0).is_turn
 
 
 def test_a_revision_that_cannot_be_read_decides_nothing() -> None:

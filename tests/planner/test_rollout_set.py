@@ -12,7 +12,6 @@ from grove.api import labels
 from grove.api.controllerrevision import ControllerRevision
 from grove.api.meta import Condition, Uid, find_condition
 from grove.api.pod import Pod
-from grove.api.podclique import PodCliqueStatus
 from grove.api.podcliqueset import (
     CurrentlyUpdating,
     PodCliqueSet,
@@ -73,30 +72,33 @@ def asked(stored: SetRollingUpdateProgress | None, *, told_hash: str | None = "n
 
 
 def facts(*outdated: tuple[int, Standing], is_turn_done: bool = False) -> RollFacts:
-    found = tuple(Candidate(index=index, standing=standing_) for index, standing_ in outdated)
+    found = tuple(
+        Candidate(index=index, standing=standing_, is_available=standing_ is AVAILABLE) for index, standing_ in outdated
+    )
     return RollFacts(outdated=found, is_turn_done=is_turn_done)
 
 
-HEALTHY, BREACHED, NOTHING = Standing.HEALTHY, Standing.BREACHED, Standing.NOTHING_SCHEDULED
+AVAILABLE, BROKEN, NOTHING = Standing.AVAILABLE, Standing.UNAVAILABLE, Standing.NOTHING_SCHEDULED
 
 
 @pytest.mark.parametrize(
     ("outdated", "first"),
     [
-        param([(0, HEALTHY), (1, HEALTHY), (2, HEALTHY)], 2, id="healthy ones from the highest index down"),
-        param([(0, HEALTHY), (1, BREACHED), (2, HEALTHY)], 1, id="a breached one before healthy ones"),
-        param([(0, NOTHING), (1, BREACHED), (2, HEALTHY)], 0, id="one with nothing scheduled before all"),
-        param([(0, BREACHED), (1, BREACHED)], 1, id="of two breached ones the higher"),
+        param([(0, AVAILABLE), (1, AVAILABLE), (2, AVAILABLE)], 2, id="healthy ones from the highest index down"),
+        param([(0, AVAILABLE), (1, BROKEN), (2, AVAILABLE)], 1, id="a breached one before healthy ones"),
+        param([(0, NOTHING), (1, BROKEN), (2, AVAILABLE)], 0, id="one with nothing scheduled before all"),
+        param([(0, BROKEN), (1, BROKEN)], 1, id="of two breached ones the higher"),
     ],
 )
 def test_the_order_of_turns(outdated: list[tuple[int, Standing]], first: int) -> None:
     found = roll_set(asked(None), "new", facts(*outdated), is_on_delete=False, now=LATER)
-    opened = CurrentlyUpdating(replica_index=first, update_started_at=LATER)
+    was_available = dict(outdated)[first] is AVAILABLE
+    opened = CurrentlyUpdating(replica_index=first, update_started_at=LATER, was_available=was_available)
     assert found == SetRollingUpdateProgress(update_started_at=LATER, currently_updating=opened)
 
 
 def test_a_time_is_told_in_whole_seconds_never_early() -> None:
-    found = roll_set(asked(None), "new", facts((0, HEALTHY)), is_on_delete=False, now=at(0.25))
+    found = roll_set(asked(None), "new", facts((0, AVAILABLE)), is_on_delete=False, now=at(0.25))
     assert found is not None
     assert found.update_started_at == at(1)
 
@@ -106,34 +108,36 @@ def test_a_time_is_told_in_whole_seconds_never_early() -> None:
     [
         param(asked(None), facts(), None, id="nothing is old"),
         param(asked(None, told_hash=None), facts(), None, id="a new set"),
-        param(asked(progress(1)), facts((0, HEALTHY), (1, HEALTHY)), progress(1), id="a turn goes on"),
+        param(asked(progress(1)), facts((0, AVAILABLE), (1, AVAILABLE)), progress(1), id="a turn goes on"),
         param(
             asked(progress(1)),
-            facts((0, HEALTHY), (1, HEALTHY), (2, NOTHING)),
+            facts((0, AVAILABLE), (1, AVAILABLE), (2, NOTHING)),
             progress(1),
             id="also when another would come first now",
         ),
         param(
             asked(progress(1)),
-            facts((0, HEALTHY), is_turn_done=True),
+            facts((0, AVAILABLE), is_turn_done=True),
             msgspec.structs.replace(
-                progress(), currently_updating=CurrentlyUpdating(replica_index=0, update_started_at=LATER)
+                progress(),
+                currently_updating=CurrentlyUpdating(replica_index=0, update_started_at=LATER, was_available=True),
             ),
             id="the next one",
         ),
         param(asked(progress(0)), facts(is_turn_done=True), progress(ended=LATER), id="the last one is done"),
         param(
             asked(progress(2), replicas=2),
-            facts((0, HEALTHY)),
+            facts((0, AVAILABLE)),
             msgspec.structs.replace(
-                progress(), currently_updating=CurrentlyUpdating(replica_index=0, update_started_at=LATER)
+                progress(),
+                currently_updating=CurrentlyUpdating(replica_index=0, update_started_at=LATER, was_available=True),
             ),
             id="the replica in turn was scaled in",
         ),
         param(asked(progress(0), replicas=0), facts(), progress(ended=LATER), id="scaled to nothing"),
         param(
             asked(progress(1), told_hash="old"),
-            facts((0, HEALTHY), (1, HEALTHY)),
+            facts((0, AVAILABLE), (1, AVAILABLE)),
             progress(1, started=LATER),
             id="a second change keeps the turn and starts the clock anew",
         ),
@@ -162,7 +166,7 @@ def test_the_progress_of_a_set(seen: PodCliqueSet, found: RollFacts, after: SetR
     ],
 )
 def test_on_delete_has_no_turns(seen: PodCliqueSet, after: SetRollingUpdateProgress | None) -> None:
-    outdated = facts((0, HEALTHY), (1, HEALTHY))
+    outdated = facts((0, AVAILABLE), (1, AVAILABLE))
     assert roll_set(seen, "new", outdated, is_on_delete=True, now=LATER) == after
 
 
@@ -194,19 +198,17 @@ def test_the_counts_that_tools_read_are_derived_from_the_same_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "found"),
+    ("seen", "is_available", "found"),
     [
-        param(replica(), NOTHING, id="nothing there"),
-        param(replica(clique(gated(0))), NOTHING, id="nothing on a node"),
-        param(replica(clique(gated(0)), clique(pod(0), name="p-0-b")), HEALTHY, id="something on a node"),
-        param(
-            replica(clique(starting(0), status=PodCliqueStatus(was_available=True))), BREACHED, id="below its minimum"
-        ),
-        param(replica(clique(starting(0))), HEALTHY, id="never available is no breach"),
+        param(replica(), False, NOTHING, id="nothing there"),
+        param(replica(clique(gated(0))), False, NOTHING, id="nothing on a node"),
+        param(replica(clique(gated(0)), clique(pod(0), name="p-0-b")), False, BROKEN, id="something on a node"),
+        param(replica(clique(starting(0))), False, BROKEN, id="not available yet"),
+        param(replica(clique(pod(0))), True, AVAILABLE, id="available"),
     ],
 )
-def test_how_a_replica_stands(seen: ReplicaView, found: Standing) -> None:
-    assert standing(seen) == found
+def test_how_a_replica_stands(seen: ReplicaView, is_available: bool, found: Standing) -> None:
+    assert standing(seen, is_available=is_available) == found
 
 
 # Stories
@@ -387,8 +389,11 @@ def test_an_unscheduled_replica_is_updated_first_and_is_not_waited_for() -> None
             world.lose(PODS, one.metadata.name)
     run_to_rest(world)
     world.change("a", "v2")
-    until(world, lambda: len(turns(world)) == 2)
+    run_a_while(world, 59)
+    assert len(turns(world)) == 1
     assert images(world) == {"v2": 2, "pause": 4}
+    run_a_while(world, 2)
+    assert len(turns(world)) == 2
     world.capacity = None
     run_to_rest(world, limit=100)
     assert turns(world) == [f"replica {index} is updated next" for index in (0, 2, 1)]

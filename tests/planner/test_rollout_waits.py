@@ -162,7 +162,10 @@ def test_a_stalled_update_is_told_after_a_minute_and_taken_back_when_it_goes_on(
     found = stalled(world)
     assert found is not None
     (new,) = [one for one in world.snapshot().replicas[0].cliques["p-0-a"].active if not one.is_ready]
-    assert (found.reason, found.message) == ("NoCapacity", f"replica 0: pod {new.metadata.name} has no node yet")
+    assert (found.reason, found.message) == (
+        "NoCapacity",
+        f"replica 0: pod {new.metadata.name} has no node: no room; add capacity, or undo the change",
+    )
     world.capacity = None
     run_to_rest(world)
     assert stalled(world) is None
@@ -182,7 +185,7 @@ def test_refused_pods_are_told_at_once_in_the_servers_words() -> None:
     assert found is not None
     assert (found.reason, found.message) == (
         "PodsRefused",
-        "replica 0: pods of p-0 are refused: exceeded quota: 1 pods",
+        "replica 0: pods of p-0 are refused: exceeded quota: 1 pods; allow the pods, or undo the change",
     )
     world.quota = None
     run_to_rest(world)

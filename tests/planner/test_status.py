@@ -14,7 +14,8 @@ from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS
 from grove.api.scalinggroup import ScalingGroupStatus
 from grove.planner.actions import Emit, Severity, StatusWrite, Urgency, subject_of
-from grove.planner.availability import Verdict
+from grove.planner.availability import GroupReplica, Verdict
+from grove.planner.plan import plan
 from grove.planner.refusals import Refusal
 from grove.planner.set_status import LISTED_ERRORS, LISTED_GANGS, SetFacts, set_status
 from grove.planner.status import clique_status, gang_health, gang_status, group_status
@@ -32,6 +33,7 @@ from tests.dsl import (
     group,
     pcs,
     pod,
+    replica,
     role,
     scaling,
     snapshot,
@@ -76,14 +78,12 @@ class TestAClique:
             part=0,
             patch={
                 "observedGeneration": 1,
-                "lastErrors": [],
                 "replicas": 3,
                 "readyReplicas": 1,
                 "updatedReplicas": 2,
                 "scheduleGatedReplicas": 1,
                 "scheduledReplicas": 2,
                 "wasAvailable": False,
-                "succeededIndices": [],
                 "hpaPodSelector": "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=p,"
                 "grove.io/podclique=p-0-a",
                 "conditions": [
@@ -223,7 +223,8 @@ class TestAGroup:
     def write(self, *replicas: tuple[CliqueView | None, ...], **fields: Any) -> StatusWrite:
         observed = group("p-0-g", "b", "c", **{"replicas": len(replicas), **fields})
         config = GROUP_SET.spec.template.pod_clique_scaling_groups[0]
-        write = group_status(GROUP_CTX, config, observed, replicas, None, NOW)
+        judged = [GroupReplica(cliques=cliques) for cliques in replicas]
+        write = group_status(GROUP_CTX, config, observed, replicas, judged, None, NOW)
         assert write is not None
         return write
 
@@ -238,7 +239,6 @@ class TestAGroup:
             "selector": "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=p,"
             "grove.io/podcliquescalinggroup=p-0-g",
             "observedGeneration": 1,
-            "lastErrors": [],
             "conditions": [
                 condition(
                     "MinAvailableBreached",
@@ -373,7 +373,7 @@ class TestAGang:
         second = gang_status(running, gang_health(running, (up,), 1), at(3))
         assert second is not None
         assert second.urgency is Urgency.NEWS
-        assert sorted(second.patch) == ["conditions", "phase"]
+        assert sorted(second.patch) == ["conditions", "phase", "placedIncarnation"]
         settled = msgspec.structs.replace(
             running, status=msgspec.convert({**second.patch, "placementScore": 0.5}, PodGangStatus)
         )
@@ -399,6 +399,30 @@ def after(observed: PodCliqueSet, write: StatusWrite | None) -> PodCliqueSet:
 
 
 class TestASet:
+    def test_a_new_generation_is_seen_when_its_children_count_nothing_old_as_updated(self) -> None:
+        told = PodCliqueSetStatus(observed_generation=1)
+        seen = set_write(pcs(generation=2, status=told))
+        waiting = set_write(pcs(generation=2, status=told), is_overstated=True)
+        assert seen is not None
+        assert waiting is not None
+        assert (seen.patch["observedGeneration"], seen.urgency) == (2, Urgency.NEWS)
+        assert "observedGeneration" not in waiting.patch
+
+    @pytest.mark.parametrize(("runs", "is_seen"), [("a", True), ("b", False)])
+    def test_a_clique_that_goes_and_counts_pods_of_an_older_template_hides_the_generation(
+        self, runs: str, is_seen: bool
+    ) -> None:
+        # The older template of a is the one that b has now: both have the same hash.
+        observed = pcs(
+            role("a", pod={"priority": 2}), role("b"), generation=2, status=PodCliqueSetStatus(observed_generation=1)
+        )
+        counted = clique(
+            pod(template_hash=context(observed).template_hashes[runs]), status=PodCliqueStatus(updated_replicas=1)
+        )
+        going = replica(counted, gangs=(gang(counted, marked=True),))
+        (write,) = plan(snapshot(observed, going), NOW).statuses
+        assert (write.resource, write.patch.get("observedGeneration")) == (PODCLIQUESETS, 2 if is_seen else None)
+
     def test_first_status_is_complete(self) -> None:
         observed = pcs(role("a", 2), replicas=3)
         write = set_write(
@@ -406,6 +430,7 @@ class TestASet:
             available_replicas=1,
             updated_replicas=1,
             waiting_gangs=(GangStatus(name="p-1", phase="Pending"),),
+            is_running=True,
         )
         assert write == StatusWrite(
             resource=PODCLIQUESETS,
@@ -416,13 +441,11 @@ class TestASet:
             urgency=Urgency.COUNT,
             patch={
                 "observedGeneration": 1,
-                "conditions": [],
-                "lastErrors": [],
                 "replicas": 3,
                 "updatedReplicas": 1,
                 "availableReplicas": 1,
                 "hpaPodSelector": "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=p",
-                "podGangStatuses": [{"name": "p-1", "phase": "Pending", "conditions": []}],
+                "podGangStatuses": [{"name": "p-1", "phase": "Pending"}],
                 "phase": "Running",
             },
         )
@@ -454,8 +477,10 @@ class TestASet:
         observed = pcs()
         write = set_write(observed, failures=failures)
         assert write is not None
-        message = "podcliques/p-1-a: exceeded quota (and 1 more)"
-        assert write.patch["conditions"] == [condition("CannotBeCarriedOut", "True", "NameTaken", message)]
+        since = "2026-01-01T11:59:51Z"
+        message = f"cannot create podcliques/p-1-a since {since}: exceeded quota (and 1 more)"
+        told = condition("ReconcileFailed", "True", "NameTaken", message)
+        assert write.patch["conditions"] == [{**told, "lastTransitionTime": since}]
         assert write.patch["lastErrors"] == [
             {"code": "ERR_CREATE_POD", "description": "pods/p-0-a: exceeded quota", "observedAt": STAMP},
             {
@@ -464,14 +489,12 @@ class TestASet:
                 "observedAt": STAMP,
             },
         ]
-        assert [(emit.reason, emit.message) for emit in write.on_success] == [
-            (EventReason.CANNOT_BE_CARRIED_OUT, message)
-        ]
+        assert [(emit.reason, emit.message) for emit in write.on_success] == [(EventReason.RECONCILE_FAILED, message)]
         refused = after(observed, write)
         assert set_write(refused, at(50), failures=failures) is None
         healed = set_write(refused, at(60))
         assert healed is not None
-        assert healed.patch == {"conditions": [], "lastErrors": []}
+        assert healed.patch == {"conditions": None, "lastErrors": None}
 
     def test_an_error_keeps_the_time_it_was_first_seen(self) -> None:
         known = LastError(code="ERR_CREATE_POD", description="pods/p-0-a: exceeded quota", observed_at=at(-60))
@@ -508,7 +531,7 @@ class TestASet:
         plain = msgspec.structs.replace(after(observed, write), spec=pcs().spec)
         cleared = set_write(plain)
         assert cleared is not None
-        assert cleared.patch["conditions"] == []
+        assert cleared.patch["conditions"] is None
 
 
 class TestOneCondition:

@@ -13,13 +13,18 @@ from grove.api.podcliqueset import PodCliqueSet
 from grove.api.reasons import FindingReason
 from grove.api.resources import PODCLIQUES, PODS
 from grove.api.scalinggroup import GroupRollingUpdateProgress, ScalingGroupStatus
+from grove.api.times import wire_time
 from grove.planner.actions import Patch, Plan
+from grove.planner.blueprint import draw_replica
 from grove.planner.plan import plan
-from grove.planner.recreation import Record, Recreation
+from grove.planner.recreation import Record, Recreation, Recreations
+from grove.planner.snapshot import UNTIL_TOLD, build_context
+from grove.planner.termination import plan_terminations
 from grove.planner.views import CliqueView, ReplicaView
 from tests.dsl import NOW, actions, at, clique, gang, group, pcs, pod, replica, role, scaling, service, snapshot
 
 YEAR = timedelta(days=365)
+LATER = NOW + YEAR
 
 
 def breached(status: str = "True", since: datetime = NOW) -> tuple[Condition, ...]:
@@ -151,8 +156,19 @@ class TestAStandaloneClique:
         (status,) = [status for status in held.statuses if status.resource.plural == "podcliquesets"]
         assert [one["type"] for one in status.patch["conditions"]] == ["TeardownHeld"]
         assert held.wake_at == at(20)
+        (condition,) = status.patch["conditions"]
+        assert condition["message"].endswith(f", at most until {wire_time(at(20))}")
         # The clock ran on.
         assert intents(plan(msgspec.structs.replace(facts, hold_until=at(20)), at(20)))
+
+    def test_a_teardown_after_the_longest_hold_says_so(self) -> None:
+        facts = snapshot(standalone_set(), standalone(broken(), healthy("p-0-b")))
+        late = msgspec.structs.replace(facts, hold_until=at(20), outage_until=UNTIL_TOLD)
+        (intent,) = (action for action in actions(plan(late, at(20))) if isinstance(action, Patch))
+        assert intent.on_success is not None
+        assert f"most nodes are still not ready, and the hold of teardowns ended at {wire_time(at(20))}" in (
+            intent.on_success.message
+        )
 
     def test_a_scale_set_at_run_time_is_part_of_the_intent(self) -> None:
         scaled = broken(needs=2)
@@ -198,6 +214,18 @@ class TestAGroup:
         assert list(intents(decided)) == names
         assert all(one.group == "" for record in intents(decided).values() for one in record.open)
 
+    def test_in_doubt_whether_it_has_its_minimum_ends_nothing(self) -> None:
+        leaving = clique(ready=2, name="p-0-g-1-b", needs=2, was_available=True, leaving=True)
+        seen = grouped(broken("p-0-g-0-b"), leaving, conditions=breached("Unknown"))
+        decided = plan(snapshot(grouped_set(), seen), NOW + YEAR)
+        assert intents(decided) == {}
+
+    def test_that_is_scaled_out_keeps_its_clock(self) -> None:
+        seen = grouped(broken("p-0-g-0-b"), conditions=breached())
+        waiting = plan(snapshot(grouped_set(), seen), at(9))
+        assert waiting.wake_at == at(10)
+        assert list(intents(plan(snapshot(grouped_set(), seen), at(10)))) == ["p-0"]
+
     def test_that_updates_is_not_judged(self) -> None:
         rolling = GroupRollingUpdateProgress(update_started_at=NOW)
         base = (healthy("p-0-a"), broken("p-0-g-0-b"))
@@ -234,3 +262,20 @@ class TestAGroup:
         )
         (record,) = intents(plan(snapshot(grouped_set(), seen), at(10))).values()
         assert [one.group for one in record.open] == [""]
+
+
+@pytest.mark.parametrize(("override", "is_restarted"), [(None, True), ("0s", True), ("1h", False)])
+def test_a_deleted_training_clique_has_the_delay_of_its_group(override: str | None, is_restarted: bool) -> None:
+    asked = pcs(
+        role("a"),
+        role("b"),
+        groups=(scaling("g", "b", termination_delay=override),),
+        template={"termination_delay": "0s"},
+        spec={"workload_type": "Training"},
+    )
+    base = gang(healthy("p-0-a", 1), clique(ready=1, name="p-0-g-0-b"))
+    seen = replica(healthy("p-0-a", 1), groups=(group("p-0-g", "b"),), gangs=(base,), services=(service(),))
+    blueprint = draw_replica(build_context(asked), 0, {})
+    recreations = Recreations(seen, blueprint)
+    found = plan_terminations(build_context(asked), seen, blueprint, recreations, LATER, hold_until=None)
+    assert bool(found.restart) is is_restarted

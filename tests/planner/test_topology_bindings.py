@@ -46,7 +46,13 @@ def topology(
     name: str = "dc", keys: Iterable[str] = KEYS, *, owner: JsonObject | None = None, **metadata: Any
 ) -> Mirror:
     """One that the binding owns, unless an owner is given; {}: nobody's."""
-    ours = {"kind": "ClusterTopologyBinding", "name": "dc", "uid": UID, "controller": True}
+    ours = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopologyBinding",
+        "name": "dc",
+        "uid": UID,
+        "controller": True,
+    }
     owners = [ours] if owner is None else [owner] if owner else []
     return msgspec.convert(
         {
@@ -205,7 +211,7 @@ def test_what_is_not_ours_is_never_touched_and_the_generation_not_observed(found
         ),
         pytest.param(
             (),
-            ("Unknown", "TopologyNotFound"),
+            ("True", "Drift"),
             (False, 'there is no Topology "theirs": create it, or correct the binding'),
             ["TopologyDriftDetected"],
             id="none",
@@ -225,7 +231,7 @@ def test_a_kind_that_is_not_served_is_said_and_waited_for(entries: tuple[tuple[s
     plan = plan_binding(binding(*entries), [NOT_SERVED], NOW)
     assert actions(plan) == []
     message = "the cluster does not serve topologies.kai.scheduler: install kai-scheduler"
-    assert told(plan) == ([("Unknown", "TopologyNotFound")], [(False, message)], None, ["TopologyDriftDetected"])
+    assert told(plan) == ([("True", "Drift")], [(False, message)], None, ["TopologyDriftDetected"])
 
 
 def test_a_scheduler_that_is_not_enabled_or_has_no_topologies_is_not_found() -> None:
@@ -242,7 +248,7 @@ def test_without_such_schedulers_there_is_no_condition() -> None:
     assert plan_binding(stored(plan, binding()), [], at(60)).is_empty
     before = stored(plan_binding(binding(), [kai(topology())], NOW), binding())
     gone = plan_binding(before, [], at(60))
-    assert gone.statuses[0].patch == {"conditions": [], "schedulerTopologyStatuses": []}
+    assert gone.statuses[0].patch == {"conditions": None, "schedulerTopologyStatuses": None}
 
 
 def test_only_a_change_of_the_condition_s_status_is_an_event() -> None:

@@ -12,11 +12,11 @@ from grove.api.topologybinding import ClusterTopologyBinding
 from grove.planner.actions import Create, Patch
 from grove.planner.blueprint import GangBlueprint, draw_replica
 from grove.planner.gangs import draw_gang_spec, plan_gang_object
-from grove.planner.packing import RequiredScope, required_scopes
+from grove.planner.packing import RequiredScope, required_scopes, stored_scopes
 from grove.planner.plan import plan
 from grove.planner.pods import CliquePods
 from grove.planner.snapshot import SetContext, Surroundings, build_context
-from grove.planner.topology import resolve_topology
+from grove.planner.topology import PLACED_WITHOUT, WAITING, resolve_topology
 from tests.dsl import NOW, clique, gang, pcs, role, scaling, snapshot
 
 LEVELS = [{"domain": domain, "key": f"topology/{domain}"} for domain in ("zone", "block", "rack")]
@@ -51,13 +51,21 @@ def all_levels(**fields: Any) -> PodCliqueSet:
     )
 
 
-def seen(observed: PodCliqueSet, *bindings: ClusterTopologyBinding, is_topology_aware: bool = True) -> SetContext:
+def seen(
+    observed: PodCliqueSet,
+    *bindings: ClusterTopologyBinding,
+    is_topology_aware: bool = True,
+    waits_for_topology: bool = False,
+) -> SetContext:
     known = {one.metadata.name: one for one in bindings}
-    return build_context(observed, Surroundings(bindings=known, is_topology_aware=is_topology_aware))
+    surroundings = Surroundings(
+        bindings=known, is_topology_aware=is_topology_aware, waits_for_topology=waits_for_topology
+    )
+    return build_context(observed, surroundings)
 
 
 def drawn(context: SetContext, blueprint: GangBlueprint) -> PodGangSpec:
-    cliques = {one.name: clique(name=one.name) for one in blueprint.cliques}
+    cliques = {one.name: clique(name=one.name, replicas=1) for one in blueprint.cliques}
     return draw_gang_spec(context, blueprint, cliques, {name: CliquePods() for name in cliques})
 
 
@@ -65,7 +73,7 @@ def drawn(context: SetContext, blueprint: GangBlueprint) -> PodGangSpec:
 
 
 @pytest.mark.parametrize(
-    ("observed", "is_enabled", "said", "hold"),
+    ("observed", "is_enabled", "said", "missing"),
     [
         pytest.param(
             pcs(template={"topology_constraint": packed("dc", required="rack")}),
@@ -132,15 +140,19 @@ def drawn(context: SetContext, blueprint: GangBlueprint) -> PodGangSpec:
     ],
 )
 def test_a_set_says_whether_its_topology_is_there(
-    observed: PodCliqueSet, is_enabled: bool, said: tuple[str, str, str] | None, hold: str
+    observed: PodCliqueSet, is_enabled: bool, said: tuple[str, str, str] | None, missing: str
 ) -> None:
-    context = seen(observed, binding(), is_topology_aware=is_enabled)
-    decided = plan(msgspec.structs.replace(snapshot(observed), context=context), NOW)
-    (write,) = [status for status in decided.statuses if status.name == "p"]
-    found = [c for c in write.patch.get("conditions", []) if c["type"] == "TopologyLevelsUnavailable"]
-    assert [(c["status"], c["reason"], c["message"]) for c in found] == ([] if said is None else [said])
-    assert [c["observedGeneration"] for c in found] == [1] * len(found)
-    assert context.hold == hold
+    for waits in (False, True):
+        context = seen(observed, binding(), is_topology_aware=is_enabled, waits_for_topology=waits)
+        decided = plan(msgspec.structs.replace(snapshot(observed), context=context), NOW)
+        (write,) = [status for status in decided.statuses if status.name == "p"]
+        # A topology that is missing is no matter of the scheduler: no other condition speaks of it.
+        found = write.patch.get("conditions") or []
+        effect = f"; {WAITING if waits else PLACED_WITHOUT}" if missing else ""
+        expected = [] if said is None else [("TopologyLevelsUnavailable", *said[:2], f"{said[2]}{effect}")]
+        assert [(c["type"], c["status"], c["reason"], c["message"]) for c in found] == expected
+        assert [c["observedGeneration"] for c in found] == [1] * len(found)
+        assert (context.hold, context.scheduler_hold) == (missing if waits else "", "")
 
 
 def test_a_condition_of_a_topology_that_was_switched_off_and_is_not_asked_for_goes() -> None:
@@ -151,7 +163,7 @@ def test_a_condition_of_a_topology_that_was_switched_off_and_is_not_asked_for_go
     assert find_condition(old.conditions, "TopologyLevelsUnavailable") is not None
     observed = pcs(generation=2, status=old)
     off = msgspec.structs.replace(snapshot(observed), context=seen(observed, is_topology_aware=False))
-    assert plan(off, NOW).statuses[0].patch["conditions"] == []
+    assert plan(off, NOW).statuses[0].patch["conditions"] is None
 
 
 # What the gangs of a set say
@@ -205,14 +217,14 @@ def test_a_new_gang_says_which_binding_its_keys_come_from() -> None:
     }
 
 
-def decide(context: SetContext, current: PodGang | None) -> Create | Patch | None:
-    base = draw_replica(context, 0, {}).base
-    return plan_gang_object(context, 0, base, current, spec=drawn(context, base), incarnation="1")
+def decide(context: SetContext, current: PodGang | None, of: GangBlueprint | None = None) -> Create | Patch | None:
+    blueprint = of or draw_replica(context, 0, {}).base
+    return plan_gang_object(context, 0, blueprint, current, spec=drawn(context, blueprint), incarnation="1")
 
 
-def stored(context: SetContext) -> PodGang:
-    """The gang as this context makes it."""
-    created = decide(context, None)
+def stored(context: SetContext, of: GangBlueprint | None = None) -> PodGang:
+    """The gang as this context makes it; the base gang if none is given."""
+    created = decide(context, None, of)
     assert isinstance(created, Create)
     spec = msgspec.convert(created.body["spec"], PodGangSpec)
     annotations = created.body["metadata"]["annotations"]
@@ -255,6 +267,14 @@ def test_a_gang_that_was_made_while_its_binding_was_missing_gets_its_constraints
     }
 
 
+def test_a_new_gang_says_the_levels_that_are_still_defined() -> None:
+    bare = stored(seen(all_levels(), binding(levels=LEVELS[:1])))
+    assert bare.metadata.annotations == {ANNOTATION: "dc"}
+    assert bare.spec.topology_constraint == keys("topology/zone")
+    assert bare.spec.topology_constraint_group_configs == ()
+    assert {group.topology_constraint for group in bare.spec.podgroups} == {None}
+
+
 def test_switched_off_everything_is_cleared() -> None:
     complete = stored(seen(all_levels(), binding()))
     off = seen(all_levels(), binding(), is_topology_aware=False)
@@ -293,3 +313,25 @@ def test_required_scopes_are_the_replica_each_group_replica_and_each_clique_what
 def test_what_is_only_preferred_binds_nobody() -> None:
     context = seen(pcs(template={"topology_constraint": packed("dc", preferred="rack")}), binding())
     assert required_scopes(context.topology, draw_replica(context, 0, {})) == ()
+
+
+def test_while_the_binding_is_gone_the_scopes_are_those_that_stored_gangs_say() -> None:
+    context = seen(all_levels(), binding())
+    replica = draw_replica(context, 0, {})
+    gangs = {one.name: stored(context, one) for one in replica.gangs}
+    # The same but for the names of scaled gangs, which say the constraint of their group or of the set themselves.
+    by_name = {scope.name: scope for scope in stored_scopes(gangs, replica)}
+    assert by_name == {
+        **{scope.name: scope for scope in required_scopes(context.topology, replica) if scope.name != "p-0-g-2"},
+        "p-0-g-0": by_name["p-0-g-0"],
+        "p-0-h-0": RequiredScope(name="p-0-h-0", key="topology/zone", cliques=("p-0-h-1-d",)),
+    }
+
+
+def test_a_gang_that_was_made_while_the_binding_was_gone_is_in_no_scope() -> None:
+    context = seen(all_levels(), binding())
+    replica = draw_replica(context, 0, {})
+    gone = seen(all_levels())
+    gangs = {one.name: stored(context if one.is_base else gone, one) for one in replica.gangs}
+    base = tuple(clique.name for clique in replica.base.cliques)
+    assert {name for scope in stored_scopes(gangs, replica) for name in scope.cliques} == set(base)

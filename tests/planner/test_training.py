@@ -7,7 +7,7 @@ import pytest
 
 from grove.api import labels
 from grove.api.meta import Condition, find_condition
-from grove.api.pod import ContainerState, ContainerStatus, Pod, RunningState, TerminatedState
+from grove.api.pod import ContainerState, ContainerStatus, Pod, RunningState, TerminatedState, WaitingState
 from grove.api.podclique import PodCliqueStatus
 from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetStatus, ReplicaRestarts, TrainingSpec
 from grove.api.podgang import PodGang
@@ -61,6 +61,15 @@ def finishing(index: int = 0) -> Pod:
     return msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, container_statuses=containers))
 
 
+def looping(index: int = 0, *, runs: int) -> Pod:
+    """A container that its kubelet restarts in place, and that has failed so often."""
+    one = pod(index, ready=False)
+    ended = ContainerState(terminated=TerminatedState(exit_code=1, started_at=NOW, finished_at=at(5)))
+    waits = ContainerState(waiting=WaitingState(reason="CrashLoopBackOff"))
+    status = ContainerStatus(name="main", restart_count=runs - 1, state=waits, last_state=ended)
+    return msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, container_statuses=(status,)))
+
+
 def finite(*pods: Pod, done_before: frozenset[int] = frozenset(), **fields: Any) -> CliqueView:
     """A clique of a training set; it needs all of its pods unless told."""
     made = clique(*pods, **fields)
@@ -100,9 +109,39 @@ def finite(*pods: Pod, done_before: frozenset[int] = frozenset(), **fields: Any)
         ),
         pytest.param(
             finite(failed(0), waiting(1), pod(2), replicas=3, needs=2, was_available=True),
+            "True",
+            Reason.INSUFFICIENT_READY_PODS,
+            id="it was available, one failed, and those that start do not count",
+        ),
+        pytest.param(
+            finite(waiting(0), waiting(1), pod(2), replicas=3, needs=2, was_available=True),
+            "True",
+            Reason.INSUFFICIENT_READY_PODS,
+            id="it was available, and replacements of lost pods do not count",
+        ),
+        pytest.param(
+            finite(looping(0, runs=6), waiting(1)), "True", Reason.POD_FAILED, id="a container failed 6 times in place"
+        ),
+        pytest.param(
+            finite(looping(0, runs=5), waiting(1)), "False", Reason.NEVER_AVAILABLE, id="a container failed 5 times"
+        ),
+        pytest.param(
+            finite(failed(0, failures=5), done(1), pod(2), needs=1, replicas=3),
             "False",
             Reason.SUFFICIENT_READY_PODS,
-            id="one failed, and those that start make up for it",
+            id="an index is given up while others run",
+        ),
+        pytest.param(
+            finite(failed(0, failures=5), done(1), done(2), needs=1, replicas=3),
+            "True",
+            Reason.POD_FAILED,
+            id="an index is given up and the others are done",
+        ),
+        pytest.param(
+            finite(failed(0, failures=4), done(1), done(2), needs=1, replicas=3),
+            "False",
+            Reason.SUFFICIENT_READY_PODS,
+            id="it is tried once more",
         ),
         pytest.param(
             finite(failed(0), failed(1), pod(2), replicas=3, needs=2, was_available=True),
@@ -178,45 +217,47 @@ def job(*, runtime: str | None = None, budget: int | None = None, delay: str = "
 def run(*cliques: CliqueView, observed: PodCliqueSet | None = None, gangs: tuple[PodGang, ...] = ()) -> ReplicaRun:
     view = replica(*cliques, gangs=gangs)
     blueprint = draw_replica(context(observed or job()), 0, {})
-    return run_of(view, blueprint, Recreations(view, blueprint), "")
+    return run_of(view, blueprint, Recreations(view, blueprint), "", at(100))
 
 
 TOLD = PodCliqueStatus(conditions=(SUCCEEDED,), succeeded_indices=(0, 1))
 
 
 @pytest.mark.parametrize(
-    ("view", "is_running", "has_ended", "is_done", "start", "finish"),
+    ("view", "has_ended", "is_done", "start", "finish"),
     [
-        pytest.param(finite(gated(0), gated(1)), False, False, False, None, None, id="nothing has started"),
-        pytest.param(finite(started(0, 1), gated(1)), False, False, False, None, None, id="one of two has"),
-        pytest.param(finite(started(0, 1), started(1, 3)), True, False, False, 3, None, id="both have"),
+        pytest.param(finite(gated(0), gated(1)), False, False, None, None, id="nothing has started"),
+        pytest.param(finite(started(0, 1), gated(1)), False, False, 1, None, id="one of two has"),
+        pytest.param(finite(started(0, 3), started(1, 1)), False, False, 1, None, id="both have"),
+        pytest.param(finite(looping(0, runs=2), gated(1)), False, False, 0, None, id="its first run is over"),
+        pytest.param(finite(started(0, 999), gated(1)), False, False, 100, None, id="its clock is ahead"),
         pytest.param(
-            finite(started(0, 1), started(1, 3), gated(2), needs=1), True, False, False, 1, None, id="its minimum has"
+            finite(started(0, 1, created=at(2)), gated(1)), False, False, 2, None, id="its clock is behind its pod"
         ),
-        pytest.param(finite(done(0, 1, 7), started(1, 3)), True, False, False, 3, 7, id="one is done"),
-        pytest.param(finite(done(0, 1, 7), done(1, 3, 9)), True, True, False, 3, 9, id="all are, and it is not told"),
-        pytest.param(finite(done(0, 1, 7), done(1, 3, 9), status=TOLD), True, True, True, 3, 9, id="it is told"),
-        pytest.param(finite(done(1, 3, 9), replicas=2, status=TOLD), True, True, True, 3, 9, id="one pod is gone"),
+        pytest.param(finite(started(0, 1, leaving=True), gated(1)), False, False, 1, None, id="it leaves already"),
+        pytest.param(finite(done(0, 1, 7), started(1, 3)), False, False, 1, 7, id="one is done"),
+        pytest.param(finite(done(0, 1, 7), done(1, 3, 9)), True, False, 1, 9, id="all are, and it is not told"),
+        pytest.param(finite(done(0, 1, 7), done(1, 3, 9), status=TOLD), True, True, 1, 9, id="it is told"),
+        pytest.param(finite(done(1, 3, 9), replicas=2, status=TOLD), True, True, 3, 9, id="one pod is gone"),
         pytest.param(
-            finite(replicas=2, status=TOLD, creation_timestamp=at(1)), True, True, True, 1, 50, id="all pods are gone"
+            finite(replicas=2, status=TOLD, creation_timestamp=at(1)), True, True, 1, 50, id="all pods are gone"
         ),
     ],
 )
 def test_how_far_a_replica_is(
-    view: CliqueView, is_running: bool, has_ended: bool, is_done: bool, start: float | None, finish: float | None
+    view: CliqueView, has_ended: bool, is_done: bool, start: float | None, finish: float | None
 ) -> None:
     found = run(view)
-    assert (found.is_running, found.has_ended, found.is_done) == (is_running, has_ended, is_done)
+    assert (found.has_ended, found.is_done) == (has_ended, is_done)
     assert found.started_at == (None if start is None else at(start))
     assert found.finished_at == (None if finish is None else at(finish))
 
 
-def test_a_replica_runs_when_its_last_clique_does() -> None:
+def test_a_replica_starts_with_the_first_of_its_cliques() -> None:
     observed = job(cliques=(role("a"), role("b")))
-    first = finite(started(since=2), name="p-0-a")
-    assert not run(first, observed=observed).is_running
     second = finite(started(since=5, clique="p-0-b"), name="p-0-b")
-    assert run(first, second, observed=observed).started_at == at(5)
+    assert run(second, observed=observed).started_at == at(5)
+    assert run(finite(started(since=2), name="p-0-a"), second, observed=observed).started_at == at(2)
 
 
 def recorded(*open_: Recreation, count: int = 1, **metadata: Any) -> PodGang:
@@ -232,10 +273,10 @@ def of_life(life: str, *pods: Pod, name: str = "p-0-a", **fields: Any) -> Clique
     return finite(*pods, name=name, labels=told, **fields)
 
 
-def test_what_is_left_of_the_last_attempt_tells_nothing_about_the_next() -> None:
+def test_what_is_left_of_the_last_attempt_is_no_end_of_the_next() -> None:
     old = of_life("1", done(0), done(1), status=TOLD)
     found = run(old, gangs=(recorded(AGAIN),))
-    assert (found.is_running, found.has_ended, found.is_done) == (False, False, False)
+    assert (found.has_ended, found.is_done) == (False, False)
 
 
 # --- restarts --------------------------------------------------------------------------------------------------------
@@ -386,11 +427,11 @@ def a_run(index: int = 0, **fields: Any) -> ReplicaRun:
 
 
 def over(index: int = 0, finished: float = 10, *, is_told: bool = True) -> ReplicaRun:
-    return a_run(index, has_ended=True, is_done=is_told, is_running=True, started_at=NOW, finished_at=at(finished))
+    return a_run(index, has_ended=True, is_done=is_told, started_at=NOW, finished_at=at(finished))
 
 
-RUNNING = a_run(is_running=True, started_at=NOW)
-DUE = a_run(is_running=True, started_at=NOW, due="p-0-a: 1 failed")
+RUNNING = a_run(started_at=NOW)
+DUE = a_run(started_at=NOW, due="p-0-a: 1 failed")
 
 
 @pytest.mark.parametrize(
@@ -436,7 +477,7 @@ def test_the_course_of_a_set(
     failed_for: Reason | None,
     restart_count: int,
 ) -> None:
-    course = judge(observed, runs, at(now))
+    course = judge(observed, runs, at(now), is_running=any(run.started_at is not None for run in runs))
     assert (course.phase, course.failed, course.restart_count) == (phase, failed_for, restart_count)
 
 
@@ -444,21 +485,39 @@ def test_the_course_of_a_set(
 def test_what_is_over_stays_as_it_was_told(phase: str) -> None:
     status = PodCliqueSetStatus(phase=phase, start_time=NOW, restart_count=2)
     told = Course(phase=phase, start_time=NOW, restart_count=2, replica_restarts=())
-    assert judge(job(runtime="1s", status=status), [DUE], at(999)) == told
+    assert judge(job(runtime="1s", status=status), [DUE], at(999), is_running=True) == told
 
 
 def test_the_time_of_the_first_start_is_kept_and_wakes_at_the_deadline() -> None:
-    first = judge(job(runtime="30s"), [a_run(is_running=True, started_at=at(2.5))], at(5))
+    first = judge(job(runtime="30s"), [a_run(started_at=at(2.5))], at(5), is_running=True)
     assert (first.start_time, first.wake_at) == (at(3), at(33))
     kept = PodCliqueSetStatus(start_time=at(3))
-    again = judge(job(runtime="30s", status=kept), [a_run(is_running=True, started_at=at(20))], at(25))
+    again = judge(job(runtime="30s", status=kept), [a_run(started_at=at(20))], at(25), is_running=True)
     assert (again.start_time, again.wake_at) == (at(3), at(33))
-    waits = judge(job(runtime="30s", status=kept), [a_run()], at(25))
+    waits = judge(job(runtime="30s", status=kept), [a_run()], at(25), is_running=False)
     assert (waits.phase, waits.wake_at) == ("Pending", at(33))
 
 
+@pytest.mark.parametrize(
+    ("used", "budget", "due", "words"),
+    [
+        pytest.param(0, 0, 1, "all restarts are used (0 of 0)", id="none was allowed"),
+        pytest.param(2, 2, 1, "all restarts are used (2 of 2)", id="all were made"),
+        pytest.param(3, 1, 1, "all restarts are used (3 of 1)", id="the budget was lowered"),
+        pytest.param(
+            0, 1, 2, "2 replicas need a restart at once, with 1 of 1 restarts left", id="two, and one is left"
+        ),
+        pytest.param(1, 3, 3, "3 replicas need a restart at once, with 2 of 3 restarts left", id="three, and two"),
+    ],
+)
+def test_the_words_of_a_spent_budget(used: int, budget: int, due: int, words: str) -> None:
+    observed = job(budget=budget, replicas=3, status=PodCliqueSetStatus(restart_count=used))
+    course = judge(observed, [a_run(i, due="x") for i in range(due)], at(5), is_running=True)
+    assert course.message.startswith(f"it failed and {words}: replica 0: x")
+
+
 def test_a_restart_is_counted_ahead_of_the_lives_that_there_were() -> None:
-    course = judge(job(budget=5), [msgspec.structs.replace(DUE, lives=3)], at(5))
+    course = judge(job(budget=5), [msgspec.structs.replace(DUE, lives=3)], at(5), is_running=True)
     assert course.restart_count == 1
     assert course.replica_restarts == (ReplicaRestarts(replica_index=0, count=4),)
 
@@ -478,12 +537,13 @@ def phases(decided: Plan) -> list[object]:
 
 
 @pytest.mark.parametrize("phase", ["Running", "Failed"], ids=["it is failing", "it has failed"])
-def test_all_pods_of_a_set_that_failed_go_in_one_request(phase: str) -> None:
-    view = finite(failed(0), started(1), done(2))
+def test_pods_of_a_set_that_failed_go_in_one_request_and_those_that_ended_stay(phase: str) -> None:
+    view = finite(failed(0), started(1), done(2), gated(3))
     decided = plan(snapshot(job(status=fails(phase)), whole(view)), at(1))
     (delete,) = actions(decided)
     assert isinstance(delete, DeleteMany)
-    assert len(delete.uids) == 3
+    assert delete.uids == tuple(one.metadata.uid for one in view.active)
+    assert delete.field_selector == "status.phase!=Succeeded,status.phase!=Failed"
     assert phases(decided) == []
 
 
@@ -494,8 +554,8 @@ def test_its_phase_says_so_when_the_last_of_them_is_gone() -> None:
     # What should have left long ago is not waited for.
     hangs = plan(snapshot(job(status=fails()), whole(finite(started(0, leaving=True), replicas=2))), waits.wake_at)
     assert phases(hangs) == ["Failed"]
-    gone = plan(snapshot(job(status=fails()), whole(finite(replicas=2))), at(1))
-    assert phases(gone) == ["Failed"]
+    gone = plan(snapshot(job(status=fails()), whole(finite(failed(0), replicas=2))), at(1))
+    assert (actions(gone), phases(gone)) == ([], ["Failed"])
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -530,7 +590,7 @@ def test_the_breach_of_a_training_clique_has_an_event_of_its_own() -> None:
     decided = plan(snapshot(job(budget=1), whole(view)), NOW)
     told = [emit for one in decided.statuses if one.resource.plural == "podcliques" for emit in one.on_success]
     assert [emit.reason for emit in told] == [EventReason.POD_CLIQUE_FAILED]
-    assert told[0].message == "1 of at least 2 pods are ready or ended well, 0 starting, 1 failed"
+    assert told[0].message.startswith("1 of at least 2 pods are ready or ended well, 0 starting, 1 failed; first: pod ")
     slow = plan(snapshot(job(budget=1, delay="30s"), whole(view)), NOW)
     (emit,) = (e for one in slow.statuses if one.resource.plural == "podcliques" for e in one.on_success)
     assert emit.message.endswith(f"; it fails at {wire_time(at(30))} unless it recovers")

@@ -180,7 +180,7 @@ def test_an_expectation_that_does_not_hold_says_what_is(expect: dict[str, Any], 
             "timeline[0].scale.target: no pcsg/workload2-0-sg-y at 0:01:00; did you mean workload2-0-sg-x?",
         ),
         (
-            {"scale": {"target": "pcsg/workload2-0-sg-x", "replicas": 0}},
+            {"scale": {"target": "pcsg/workload2-0-sg-x", "replicas": 1_000_000}},
             "timeline[0].scale: the cluster says no at 1m: ",
         ),
         (

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 
 from grove.api import labels
 from grove.api.meta import JsonObject, NamespacedName
-from grove.api.resources import PODCLIQUESETS, PODS
+from grove.api.resources import PODCLIQUESETS, PODS, Resource
 from grove.cli.applying import Verb, apply_document
 from grove.cli.documents import Document
 from grove.cli.planning import Foreseen, Seen, foresee, look
@@ -22,6 +23,7 @@ from grove.sim.clock import run_virtual
 from grove.sim.prediction import Outcome, Prediction, Step, Unit, predict
 from grove.sim.recording import Recorder
 from grove.sim.world import World
+from tests.hostile_tenant import PARTS, Attack, Claim, forge_all
 
 Edit = Callable[[JsonObject], None]
 Prepare = Callable[[World], Awaitable[object]]
@@ -211,11 +213,28 @@ def test_what_is_told_is_what_happens(name: str) -> None:
     assert said == true
 
 
+@pytest.mark.parametrize("namespace", ["default", "evil"])
+@pytest.mark.parametrize("resource", PARTS, ids=lambda resource: resource.plural)
+def test_what_only_carries_the_labels_of_a_set_makes_no_difference(resource: Resource[Any], namespace: str) -> None:
+    async def forged(world: World) -> None:
+        await world.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "evil"}})
+        claim = Claim.LABELS_ONLY if namespace == "default" else Claim.CONTROLLER
+        attack = Attack(resource=resource, claim=claim, is_held=True)
+        await forge_all(world.client, attack, victim="default", namespace=namespace)
+
+    assert predicted(new_image("a"), prepare=forged) == undisturbed()
+
+
+@cache
+def undisturbed() -> Prediction:
+    return predicted(new_image("a"))
+
+
 # --- what it says ----------------------------------------------------------------------------------------------------
 
 
 def test_pods_of_a_clique_go_one_at_a_time_oldest_first_and_replicas_from_the_highest_index() -> None:
-    said = predicted(new_image("a"))
+    said = undisturbed()
     assert [turn.set_replica for turn in said.order] == [1, 0]
     assert said.replicas_at_once == 1
     (part,) = said.order[0].parts

@@ -119,6 +119,14 @@ async def starts_the_next_attempt_beside_the_last(world: World) -> None:
     await world.apply(a_pod(world, index="1", life="1.1"))
 
 
+async def does_not_say_that_the_minimum_is_lost(world: World) -> None:
+    await world.nodes.fail("node-0")
+    await world.clock.sleep(2 * MOMENT.total_seconds())
+    fine = {**BREACHED, "status": "False", "reason": "SufficientReadyPods"}
+    patch = {"status": {"conditions": [fine], "readyReplicas": 0}}
+    await world.client.patch(PODCLIQUES, "default", "job-0-a", patch, subresource="status")
+
+
 async def makes_a_pod_after_the_end(world: World) -> None:
     await told(world, phase="Succeeded")
     await world.clock.sleep(2 * MOMENT.total_seconds())
@@ -141,6 +149,10 @@ async def makes_a_pod_after_the_end(world: World) -> None:
         (runs_again_what_ended_well, "index 1 ended well and is run again"),
         (forgets_what_ended_well, "indices [0] had ended well, and that is forgotten"),
         (starts_the_next_attempt_beside_the_last, "of an earlier attempt is still there"),
+        (
+            does_not_say_that_the_minimum_is_lost,
+            "0 of at least 1 pods are available, and its condition says False, SufficientReadyPods",
+        ),
         (makes_a_pod_after_the_end, "made although the set had Succeeded"),
     ],
 )

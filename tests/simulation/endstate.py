@@ -18,8 +18,13 @@ _KINDS = (
     "controllerrevisions",
 )
 _FLEETING = frozenset(
-    {labels.INCARNATION, ZONE, "uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "ownerReferences",
-     "generation", "observedGeneration", "observedAt", "managedFields", "updateStartedAt", "updateEndedAt", "startTime"}
+    {labels.INCARNATION, labels.PODCLIQUE_UID, ZONE, "uid", "resourceVersion", "creationTimestamp",
+     "lastTransitionTime", "ownerReferences", "generation", "observedGeneration", "observedAt", "managedFields",
+     "updateStartedAt", "updateEndedAt", "startTime",
+     # Which pod was first to fail, with its name and time, is for the stories to say.
+     "firstFailure",
+     # So is which names are used: a pod that is lost while the operator is down comes back under its name.
+     labels.LAST_POD_NAMES}
 )  # fmt: skip
 
 
@@ -67,4 +72,4 @@ def _plain(value: Any, pod_names: dict[str, str]) -> Any:
         return {k: _plain(v, pod_names) for k, v in value.items() if k not in _FLEETING}
     if isinstance(value, list):
         return [_plain(v, pod_names) for v in value]
-    return pod_names.get(value, value) if isinstance(value, str) else value
+    return pod_names.get(value, value).partition("; first: ")[0] if isinstance(value, str) else value

@@ -50,7 +50,7 @@ class Quota(Wire):
 
 
 def trouble(scene: Seen, name: str) -> Condition | None:
-    return find_condition(find_set(scene, name).status.conditions, "CannotBeCarriedOut")
+    return find_condition(find_set(scene, name).status.conditions, "ReconcileFailed")
 
 
 async def a_name_taken_by_a_stranger_is_said_and_heals_when_the_stranger_goes(

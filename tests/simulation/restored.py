@@ -57,7 +57,8 @@ class _Look:
         self.services = _by_name(_ours(world, SERVICES))
         # By set: the revision that was asked for last. None are seen where nobody looked for them.
         self.newest: dict[str, Revision] = {}
-        for revision in filter(None, map(read_revision, _ours(world, CONTROLLER_REVISIONS))):
+        stored = (read_revision(one, _set_name(one)) for one in _ours(world, CONTROLLER_REVISIONS))
+        for revision in filter(None, stored):
             known = self.newest.get(_set_name(revision.object))
             if known is None or known.number < revision.number:
                 self.newest[_set_name(revision.object)] = revision
@@ -96,13 +97,17 @@ class _Look:
             yield f"set {name}: the status is of generation {status.observed_generation}"
         if status.pod_gang_statuses or status.last_errors:
             yield f"set {name}: waits for {status.pod_gang_statuses}, errors {status.last_errors}"
-        if find_condition(status.conditions, "CannotBeCarriedOut") is not None:
+        if find_condition(status.conditions, "ReconcileFailed") is not None:
             yield f"set {name}: says that it cannot be carried out"
-        if status.phase != ("Running" if replicas else "Pending"):
+        if status.phase != ("Running" if any(self._runs(name)) else "Pending"):
             yield f"set {name}: phase {status.phase}"
 
+    def _runs(self, set_name: str) -> Iterator[bool]:
+        """Whether each clique of a set asks for pods."""
+        return (c.spec.replicas > 0 for c in self.cliques.values() if _set_name(c) == set_name)
+
     def _training_problems(self, pcs: PodCliqueSet) -> Iterator[str]:
-        """It ended well, or failed and has no pods; or whatever of it has not ended is ready."""
+        """It ended well, or failed and only pods that ended are left; or whatever of it has not ended is ready."""
         name, phase = pcs.metadata.name, pcs.status.phase
         for kind, wanted in self.wanted.items():
             # What others deleted after the end is not made again.
@@ -112,7 +117,7 @@ class _Look:
         for clique in mine:
             yield from self.count_problems(clique)
         if phase == "Failed":
-            yield from (f"set {name} failed, and pod {pod.metadata.name} is there" for _, pod in pods)
+            yield from (f"set {name} failed, and pod {pod.metadata.name} is there" for _, pod in pods if pod.is_active)
             if find_condition(pcs.status.conditions, "Failed") is None:
                 yield f"set {name} failed, and does not say why"
         elif phase == "Succeeded":
@@ -123,10 +128,16 @@ class _Look:
             if told:
                 yield f"set {name} succeeded, and {told} did not"
         elif phase == "Running":
-            yield from (f"{name} runs, and {_state_of(p)}" for _, p in pods if not (p.is_ready or p.is_succeeded))
+            yield from (
+                f"{name} runs, and {_state_of(p)}"
+                for clique, p in pods
+                if not (p.is_ready or p.is_succeeded or pod_index(p) in clique.status.failed_indices)
+            )
             for clique in mine:
-                done = {pod_index(pod) for _, pod in pods if pod.metadata.controller_uid == clique.metadata.uid}
-                if len(done.union(clique.status.succeeded_indices)) != clique.spec.replicas:
+                owner = PODCLIQUES.owner_key(clique.metadata)
+                done = {pod_index(pod) for _, pod in pods if pod.metadata.controller == owner}
+                ended = (*clique.status.succeeded_indices, *clique.status.failed_indices)
+                if len(done.union(ended)) != clique.spec.replicas:
                     yield f"clique {clique.metadata.name} of {name} lacks pods"
         else:
             yield f"training set {name} is {phase}"
@@ -235,7 +246,8 @@ class _Look:
         if gang.status.phase != "Running":
             yield f"gang {name}: phase {gang.status.phase}"
         yield from self._condition_problems(gang)
-        wanted = {member: self._references(member) for member in members}
+        # What is scaled to zero has no podgroup.
+        wanted = {member: self._references(member) for member in members if self._asks_for_pods(member)}
         found = {
             group.name: (sorted(r.name for r in group.pod_references), group.min_replicas)
             for group in gang.spec.podgroups
@@ -249,6 +261,10 @@ class _Look:
         if found != wanted:
             yield f"gang {gang.metadata.name}: conditions {found}"
 
+    def _asks_for_pods(self, clique_name: str) -> bool:
+        clique = self.cliques.get(clique_name)
+        return clique is None or clique.spec.replicas > 0
+
     def _references(self, clique_name: str) -> tuple[list[str], int]:
         clique = self.cliques.get(clique_name)
         pods = sorted(pod.metadata.name for pod in self.pods.get(clique_name, ()))
@@ -261,10 +277,11 @@ class _Look:
         if len(pods) != asked or len(frozenset(indices)) != asked:
             yield f"clique {name}: asks for {asked} pods, has the indices {sorted(indices)}"
         for pod in pods:
-            if not pod.is_ready or pod.spec.scheduling_gates or pod.metadata.controller_uid != clique.metadata.uid:
+            is_owned = pod.metadata.controller == PODCLIQUES.owner_key(clique.metadata)
+            if not pod.is_ready or pod.spec.scheduling_gates or not is_owned:
                 yield f"pod {pod.metadata.name}: {_state_of(pod)}"
         yield from self.count_problems(clique)
-        if not status.was_available:
+        if asked and not status.was_available:
             yield f"clique {name}: is available, but was never"
         conditions = {condition.type: condition.status for condition in status.conditions}
         if conditions != {"PodCliqueScheduled": "True", "MinAvailableBreached": "False"}:

@@ -220,7 +220,7 @@ def assert_refused(world: Seen, name: str) -> None:
     """The set says in lastErrors and in a condition that its pods are refused."""
     status = find_set(world, name).status
     assert {error.code for error in status.last_errors} == {"ERR_CREATE_POD"}
-    condition = find_condition(status.conditions, "CannotBeCarriedOut")
+    condition = find_condition(status.conditions, "ReconcileFailed")
     assert condition is not None
     assert "exceeded quota" in condition.message
 
@@ -228,7 +228,7 @@ def assert_refused(world: Seen, name: str) -> None:
 def assert_not_refused(world: Seen, name: str) -> None:
     status = find_set(world, name).status
     assert status.last_errors == ()
-    assert find_condition(status.conditions, "CannotBeCarriedOut") is None
+    assert find_condition(status.conditions, "ReconcileFailed") is None
 
 
 def quota(pods: int) -> dict[str, object]:

@@ -2,7 +2,7 @@
 every step; then the faults stop and everything must come to rest as it was asked for (`restored.py`).
 
 `python -m tests.simulation.storms --seed 7` replays one, `--seeds 20000 --start 0` runs many and stops at the first
-that fails.
+that fails. A hostile tenant is there in every third storm, with `--hostile` in each.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -38,12 +38,18 @@ from grove.kube.errors import ApiError
 from grove.planner.plan import plan
 from grove.sim.clock import run_virtual
 from grove.sim.faults import CALM, FaultPlan
+from grove.sim.ownership_rules import foreign_facts
 from grove.sim.world import Operator, World
+from tests.simulation.hostility import HostileTenant, OwnView
 from tests.simulation.restored import unrestored, untrue_counts
+
+T = TypeVar("T", bound=HasMetadata)
 
 FOREIGN_GATE = "example.com/hold"
 POD_MEMORY = 80
 IMAGES = ("i", "j", "k")
+# So often a clique or a group is scaled to zero instead.
+ZERO_SHARE = 0.25
 # A time to become ready that no kubelet can read: it does not start the pod, and says so.
 CANNOT_START = "never"
 WATCHED = (
@@ -188,8 +194,9 @@ def draw_training(random: Random, name: str) -> JsonObject:
 class Storm:
     """One storm. Every step draws from `random` and says in words what it did."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, hostile: bool = False) -> None:
         self.seed = seed
+        self._command = f"python -m tests.simulation.storms --seed {seed}" + (" --hostile" if hostile else "")
         self.random = Random(f"storm/{seed}")
         self.options = with_training(draw_options(self.random), Random(f"storm/training/{seed}"))
         self.steps: list[str] = []
@@ -200,6 +207,9 @@ class Storm:
         self._troubled: dict[str, None] = {}
         self._is_down = False
         self._has_quota = False
+        self._zeros = Random(f"storm/zero/{seed}")
+        # Chance of its own: a storm without a hostile tenant goes as it did before there were any.
+        self._tenant = HostileTenant(Random(f"storm/hostile/{seed}"), always=hostile)
 
     def run(self) -> str:
         """The whole storm; returns its timeline. Raises `StormFailed`."""
@@ -218,16 +228,22 @@ class Storm:
         with self._explained(world):
             async with world:
                 self.world = world
+                self._view = OwnView(world, self._tenant)
                 world.invariants.is_nothing_refused = True
+                await self._tenant.move_in(world)
                 for manifest in options.sets:
                     await world.apply(manifest)
                 for _ in range(options.step_count):
+                    if (told := await self._tenant.act(self._view)) is not None:
+                        self.steps.append(f"{world.clock.monotonic():10.3f} {told}")
                     await self._step()
-                    self._check()
+                    world.check_safety()
+                    self._check_controllers()
                 await self._calm_down()
                 await self._repair()
                 await world.settle(quiet_seconds=QUIET_SECONDS, limit_seconds=4 * 3600)
-                self._check()
+                world.check()
+                self._check_controllers()
                 self._demand()
                 await self._rest()
         return world.timeline.text()
@@ -236,13 +252,17 @@ class Storm:
         self.controllers.append(Controller(client, clock, random))
         return self.controllers[-1]
 
-    def _check(self) -> None:
-        self.world.check()
+    def _check_controllers(self) -> None:
         if any(controller.loop.bug_count for controller in self.controllers):
             raise Bug("a visit failed with an unexpected error (logged above)")
+        if self.controllers and self._tenant.is_here:
+            observer, sets = self.controllers[-1].observer, tuple(self.controllers[-1].caches.sets.values())
+            for snapshot in filter(None, (observer.snapshot(pcs.metadata.uid) for pcs in sets)):
+                for fact in foreign_facts(snapshot):
+                    raise Bug(fact)
 
     def _demand(self) -> None:
-        wrong = unrestored(self.world)
+        wrong = [*unrestored(self._view), *self._tenant.missed(self.world)]
         if wrong:
             raise Bug("not as asked for, although nothing is broken any more:\n  " + "\n  ".join(wrong))
 
@@ -274,7 +294,7 @@ class Storm:
                 *(f"  {line}" for line in self._findings()),
                 "last writes:",
                 world.timeline.text(last=40),
-                f"replay: python -m tests.simulation.storms --seed {self.seed}",
+                f"replay: {self._command}",
             )
         )
 
@@ -328,23 +348,26 @@ class Storm:
         return await self._scale(PODCLIQUESETS, pcs, self.random.choice((0, 1, 1, 1, 2, 2, 3)))
 
     async def _scale_group(self) -> str | None:
-        group = self._pick(self.world.objects(GROUPS))
+        group = self._pick(self._objects(GROUPS))
         if group is None:
             return None
         minimum = group.spec.min_available
-        return await self._scale(GROUPS, group, self.random.choice((minimum, minimum, minimum + 1, minimum + 2)))
+        count = self.random.choice((minimum, minimum, minimum + 1, minimum + 2))
+        return await self._scale(GROUPS, group, self._or_zero(count))
 
     async def _bounce(self) -> str | None:
         """Scale in and out again at once: what was begun is finished before it is wanted again."""
         found: list[tuple[Resource[Any], Any]] = [
             *((PODCLIQUESETS, pcs) for pcs in self._living_sets() if pcs.spec.replicas),
-            *((GROUPS, g) for g in self.world.objects(GROUPS) if g.spec.replicas > g.spec.min_available),
+            *((GROUPS, g) for g in self._objects(GROUPS) if g.spec.replicas >= g.spec.min_available),
+            *((PODCLIQUES, c) for c in self._objects(PODCLIQUES) if labels.GROUP not in c.metadata.labels),
         ]
         if not found:
             return None
         resource, obj = self.random.choice(found)
         before = obj.spec.replicas
-        told = await self._scale(resource, obj, before - 1)
+        minimum = 0 if resource is PODCLIQUESETS else obj.spec.min_available or 1
+        told = await self._scale(resource, obj, before - 1 if before > minimum else 0)
         pause = self.random.choice((0.0, 0.001, 0.05, 1.0, 4.0)) * self.random.random()
         await self.world.clock.sleep(pause)
         with suppress(ApiError):
@@ -352,11 +375,18 @@ class Storm:
         return f"{told}, and after {pause:.3f} s to {before} again"
 
     async def _scale_clique(self) -> str | None:
-        clique: PodClique | None = self._pick(self.world.objects(PODCLIQUES))
+        clique: PodClique | None = self._pick(self._objects(PODCLIQUES))
         if clique is None:
             return None
         minimum = clique.min_available
-        return await self._scale(PODCLIQUES, clique, self.random.choice((minimum, minimum, minimum + 1, minimum + 3)))
+        count = self.random.choice((minimum, minimum, minimum + 1, minimum + 3))
+        # A member of a group is not scaled to zero alone.
+        return await self._scale(
+            PODCLIQUES, clique, count if labels.GROUP in clique.metadata.labels else self._or_zero(count)
+        )
+
+    def _or_zero(self, count: int) -> int:
+        return 0 if self._zeros.random() < ZERO_SHARE else count
 
     async def _scale(self, resource: Resource[Any], obj: HasMetadata, replicas: int) -> str:
         name = obj.metadata.name
@@ -372,7 +402,7 @@ class Storm:
         return f"scaled {resource.plural} {name} to {replicas}"
 
     async def _delete_pod(self) -> str | None:
-        pod = self._pick(self.world.pods())
+        pod = self._pick(self._objects(PODS))
         if pod is None:
             return None
         grace = self.random.choice((None, None, 0, 5))
@@ -381,7 +411,7 @@ class Storm:
 
     async def _fail_pod(self) -> str | None:
         """A pod that runs ends by itself: at once or soon, well or badly."""
-        pod = self._pick(self.world.running_pods())
+        pod = self._pick(self._view.running_pods())
         if pod is None:
             return None
         after, code = self.random.choice((1, 10, 100)), self.random.choice(("0", "1"))
@@ -436,11 +466,13 @@ class Storm:
     async def _delete_child(self) -> str | None:
         """Somebody deletes what is not theirs: it comes back. But not the record that a teardown was begun."""
         resource: Resource[Any] = self.random.choice((PODCLIQUES, GROUPS, PODGANGS, SERVICES))
-        ours = (one for one in self.world.objects(resource) if one.metadata.controller_uid)
+        ours = (one for one in self._objects(resource) if one.metadata.controller)
         if resource is PODCLIQUES:
             # Nor what remembers which pods of a training attempt are to be waited for.
-            waits = {pod.metadata.controller_uid for pod in self.world.pods() if pod.metadata.is_leaving}
-            ours = (one for one in ours if not self._is_training(one) or one.metadata.uid not in waits)
+            waits = {pod.metadata.controller for pod in self._objects(PODS) if pod.metadata.is_leaving}
+            ours = (
+                one for one in ours if not self._is_training(one) or PODCLIQUES.owner_key(one.metadata) not in waits
+            )
         child = self._pick(tuple(one for one in ours if labels.TEARDOWN not in one.metadata.annotations))
         if child is None:
             return None
@@ -455,7 +487,7 @@ class Storm:
         return f"removed the foreign gate of {pod.metadata.name}"
 
     async def _break_node(self) -> str | None:
-        node = self._pick(self.world.objects(NODES))
+        node = self._pick(self._objects(NODES))
         if node is None:
             return None
         nodes = self.world.nodes
@@ -466,7 +498,7 @@ class Storm:
         return f"{act.__name__} {node.metadata.name}"
 
     async def _mend_node(self) -> str | None:
-        node = self._pick(self.world.objects(NODES))
+        node = self._pick(self._objects(NODES))
         if node is None:
             return None
         act = self.random.choice((self.world.nodes.recover, self.world.nodes.uncordon))
@@ -485,7 +517,7 @@ class Storm:
 
     async def _create_set(self) -> str | None:
         """Again under its old name, as it was or in another shape; refused while the old one is still leaving."""
-        taken = {pcs.metadata.name for pcs in self.world.objects(PODCLIQUESETS)}
+        taken = {pcs.metadata.name for pcs in self._objects(PODCLIQUESETS)}
         manifest = self._pick(tuple(one for one in self.options.sets if one["metadata"]["name"] not in taken))
         if manifest is None:
             return None
@@ -544,7 +576,7 @@ class Storm:
         return "the operator was started"
 
     async def _set_quota(self) -> str | None:
-        pods = len(self.world.pods()) + self.random.randint(-2, 4)
+        pods = len(self._objects(PODS)) + self.random.randint(-2, 4)
         body = {
             "apiVersion": "v1",
             "kind": "ResourceQuota",
@@ -588,16 +620,16 @@ class Storm:
         for group in pcs.spec.template.pod_clique_scaling_groups:
             name = names.group(pcs.metadata.name, replica, group.name)
             found += [(GROUPS, name), (PODGANGS, names.scaled_gang(name, 0))]
-        here = {pod.metadata.name for pod in self.world.pods()}
+        here = {pod.metadata.name for pod in self._objects(PODS)}
         found += [
             (PODS, reference.name)
-            for gang in self.world.objects(PODGANGS)
+            for gang in self._objects(PODGANGS)
             for group in gang.spec.podgroups
             for reference in group.pod_references
             if reference.name not in here
         ]
         kinds: tuple[Resource[Any], ...] = (SERVICES, PODGANGS, PODCLIQUES, GROUPS)
-        taken = {(kind.plural, one.metadata.name) for kind in kinds for one in self.world.objects(kind)}
+        taken = {(kind.plural, one.metadata.name) for kind in kinds for one in self._objects(kind)}
         free = [(resource, name) for resource, name in found if (resource.plural, name) not in taken]
         return free or [(SERVICES, "nobody-needs-this")]
 
@@ -618,11 +650,15 @@ class Storm:
     def _is_training(self, obj: HasMetadata) -> bool:
         """It is a training set, or belongs to one: those keep the size and the pods that they were created with."""
         name = obj.metadata.labels.get(labels.PART_OF, obj.metadata.name)
-        sets = (one for one in self.world.objects(PODCLIQUESETS) if one.metadata.name == name)
+        sets = (one for one in self._objects(PODCLIQUESETS) if one.metadata.name == name)
         return any(one.spec.workload_type == "Training" for one in sets)
 
+    def _objects(self, resource: Resource[T]) -> tuple[T, ...]:
+        """What is there and not the hostile tenant's."""
+        return self._view.objects(resource)
+
     def _living_sets(self) -> tuple[PodCliqueSet, ...]:
-        return tuple(pcs for pcs in self.world.objects(PODCLIQUESETS) if not pcs.metadata.is_leaving)
+        return tuple(pcs for pcs in self._objects(PODCLIQUESETS) if not pcs.metadata.is_leaving)
 
     def _pick(self, choices: tuple[Any, ...]) -> Any:
         return self.random.choice(choices) if choices else None
@@ -638,7 +674,7 @@ class Storm:
         revision = self.world.server.store.revision
         await self.world.clock.sleep(10)
         if self.world.server.store.revision == revision:
-            wrong = untrue_counts(self.world)
+            wrong = untrue_counts(self._view)
             if wrong:
                 raise Bug("statuses are not true:\n  " + "\n  ".join(wrong))
 
@@ -665,7 +701,7 @@ class Storm:
             await self._start_operator()
 
     async def _repair_nodes(self) -> None:
-        for node in self.world.objects(NODES):
+        for node in self._objects(NODES):
             await self.world.nodes.recover(node.metadata.name)
             await self.world.nodes.uncordon(node.metadata.name)
         # Large enough for whatever was asked for.
@@ -674,7 +710,7 @@ class Storm:
     async def _repair_pods(self) -> None:
         """Pods that were told to end stop doing so when their kubelet starts them again."""
         healthy = {"metadata": {"annotations": {labels.SIM_EXIT_AFTER: None, labels.SIM_EXIT_CODE: None}}}
-        for pod in self.world.pods():
+        for pod in self._objects(PODS):
             if labels.SIM_EXIT_AFTER in pod.metadata.annotations:
                 with suppress(ApiError):
                     await self.world.client.patch(PODS, "default", pod.metadata.name, healthy)
@@ -825,14 +861,15 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--keep-going", action="store_true", help="tell all that fail, in one line each")
+    parser.add_argument("--hostile", action="store_true", help="put a hostile tenant into every storm")
     options = parser.parse_args()
     if options.seed is not None:
-        return _replay(options.seed)
-    return _run_many(range(options.start, options.start + options.seeds), keep_going=options.keep_going)
+        return _replay(Storm(options.seed, hostile=options.hostile))
+    seeds = range(options.start, options.start + options.seeds)
+    return _run_many(seeds, hostile=options.hostile, keep_going=options.keep_going)
 
 
-def _replay(seed: int) -> int:
-    storm = Storm(seed)
+def _replay(storm: Storm) -> int:
     try:
         text = storm.run()
     except StormFailed as failed:
@@ -844,11 +881,11 @@ def _replay(seed: int) -> int:
     return 0
 
 
-def _run_many(seeds: range, *, keep_going: bool) -> int:
+def _run_many(seeds: range, *, hostile: bool, keep_going: bool) -> int:
     failed_count = 0
     for done, seed in enumerate(seeds, 1):
         try:
-            Storm(seed).run()
+            Storm(seed, hostile=hostile).run()
         except StormFailed as failed:
             failed_count += 1
             print(str(failed) if not keep_going else "\n".join(str(failed).splitlines()[:4]), flush=True)

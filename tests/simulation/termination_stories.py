@@ -12,7 +12,7 @@ from grove.api import labels
 from grove.api.meta import JsonObject, Uid, find_condition
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
+from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
 from grove.sim.world import World
 from tests.simulation.stories import WORKLOAD1, WORKLOAD2, Story, expect_running
 
@@ -129,7 +129,9 @@ async def a_broken_group_replica_goes_alone_and_takes_all_when_the_group_breaks(
     await world.settle()
     assert not pods_of(world).keys() & first.keys()
     assert pods_of(world).keys() >= others.keys()
-    # It waits for room: the group's own minimum hangs on its replica 1.
+    # It waits for room: the group's own minimum hangs on its replica 1, for which there is none left either.
+    for node in world.objects(NODES):
+        await world.nodes.cordon(node.metadata.name)
     await lose_pods(world, "workload2-0-sg-x-1-pc-c", 3)
     await until_a_second_before(world)
     assert len(pods_of(world).keys() & others.keys()) == 3
@@ -161,13 +163,16 @@ async def a_scale_set_at_run_time_survives(world: World) -> None:
     await expect_running(world, 10)
     await world.scale(GROUPS, "workload2-0-sg-x", 1)
     await world.settle()
-    await world.scale(PODCLIQUES, "workload2-0-pc-a", 5)
-    await expect_running(world, 9)
-    nodes = await lose_pods(world, "workload2-0-pc-a", 5)
+    await world.scale(PODCLIQUES, "workload2-0-pc-a", 6)
+    await expect_running(world, 10)
+    before = pods_of(world)
+    nodes = await lose_pods(world, "workload2-0-pc-a", 6)
     await world.clock.sleep(DELAY * 3)
+    # It is full: no pod of the clique could come back, so the whole replica went.
+    assert not pods_of(world).keys() & before.keys()
     await give_back(world, nodes)
-    await expect_running(world, 9)
-    assert clique_of(world, "workload2-0-pc-a").spec.replicas == 5
+    await expect_running(world, 10)
+    assert clique_of(world, "workload2-0-pc-a").spec.replicas == 6
     assert [group.spec.replicas for group in world.objects(GROUPS)] == [1]
 
 
@@ -217,6 +222,29 @@ async def two_replicas_only_the_broken_one_goes(world: World) -> None:
     assert len(kept) == 10
 
 
+async def a_hold_ends_after_half_an_hour_although_the_nodes_stay_dead(world: World) -> None:
+    await world.apply(with_delay(WORKLOAD1))
+    await expect_running(world, 10)
+    lost_at = world.clock.now()
+    for number in range(6):
+        await world.nodes.fail(f"node-{number}")
+    await world.clock.sleep(1500)
+    assert gang_annotations(world) == {}
+    (pcs,) = world.objects(PODCLIQUESETS)
+    held = find_condition(pcs.status.conditions, "TeardownHeld")
+    assert held is not None
+    assert "at most until" in held.message
+    # What was held is known by the nodes alone: a restart does not extend it.
+    await world.restart_controller()
+    await world.wait_until(lambda: bool(gang_annotations(world)))
+    assert 1800 <= (world.clock.now() - lost_at).total_seconds() < 1810
+    await world.add_nodes(6)
+    await world.wait_until(lambda: len(world.running_pods()) == 10)
+    await world.settle()
+    (pcs,) = world.objects(PODCLIQUESETS)
+    assert find_condition(pcs.status.conditions, "TeardownHeld") is None
+
+
 TERMINATION_STORIES = tuple(
     Story(tell.__name__, nodes, tell)
     for nodes, tell in (
@@ -231,6 +259,7 @@ TERMINATION_STORIES = tuple(
         (10, without_a_delay_nothing_goes),
         (10, what_was_never_available_is_never_in_breach),
         (20, two_replicas_only_the_broken_one_goes),
+        (10, a_hold_ends_after_half_an_hour_although_the_nodes_stay_dead),
     )
 )
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from grove.api import labels
+from grove.api.limits import LARGEST_COUNT
 from grove.api.meta import JsonObject, ObjectMeta, find_condition
 from grove.api.podclique import PodClique, PodCliqueSpec
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
-from grove.api.validation.size import LARGEST_COUNT
 from grove.clock import Clock
 from grove.cluster.resources import BY_QUALIFIED
 from grove.controller.app import Controller
@@ -164,7 +164,7 @@ def test_a_member_clique_that_somebody_took_away_from_its_group_is_missed_at_onc
         before = running(world)
         await world.client.patch(PODCLIQUES, "default", "grp-0-g-0-m", {"metadata": {"ownerReferences": None}})
         await world.clock.sleep(5)
-        condition = find_condition(find_set(world, "grp").status.conditions, "CannotBeCarriedOut")
+        condition = find_condition(find_set(world, "grp").status.conditions, "ReconcileFailed")
         assert condition is not None
         assert condition.reason == "NameTaken"
         assert running(world) == before
@@ -196,7 +196,7 @@ def test_a_group_deleted_by_hand_comes_back_with_new_cliques(propagation: str) -
         await world.settle()
         assert len(world.running_pods()) == 5
         assert find_set(world, "grp").status.available_replicas == 1
-        assert find_condition(find_set(world, "grp").status.conditions, "CannotBeCarriedOut") is None
+        assert find_condition(find_set(world, "grp").status.conditions, "ReconcileFailed") is None
         world.check()
 
     tell(story)
@@ -245,7 +245,7 @@ def test_two_sets_whose_cliques_have_one_name_say_so_and_leave_each_other_alone(
         before = running(world)
         await world.apply(flat("a-0", role="b"))
         await world.clock.sleep(120)
-        condition = find_condition(find_set(world, "a-0").status.conditions, "CannotBeCarriedOut")
+        condition = find_condition(find_set(world, "a-0").status.conditions, "ReconcileFailed")
         assert condition is not None
         assert condition.reason == "NameTaken"
         assert find_set(world, "a").status.last_errors == ()
@@ -321,7 +321,7 @@ def test_an_absurd_set_that_came_past_admission_says_so_holds_up_nobody_and_can_
         await world.apply(flat("good"))
         await world.settle()
         assert len(world.running_pods()) == 2
-        condition = find_condition(find_set(world, "bad").status.conditions, "CannotBeCarriedOut")
+        condition = find_condition(find_set(world, "bad").status.conditions, "ReconcileFailed")
         assert condition is not None
         assert condition.reason == "InvalidSpec"
         await expect_silence(world)
@@ -390,7 +390,7 @@ def test_sets_that_come_and_go_leave_nothing_in_memory() -> None:
     tell(story, operator=operator)
 
 
-def test_an_index_that_fails_for_a_day_is_remembered_by_its_last_name_only() -> None:
+def test_an_index_that_fails_for_hours_is_remembered_by_its_last_name_only() -> None:
     lives: list[Controller] = []
 
     def operator(client: Client, clock: Clock, random: Random) -> Controller:
@@ -401,7 +401,7 @@ def test_an_index_that_fails_for_a_day_is_remembered_by_its_last_name_only() -> 
         failing = clique("worker", restartPolicy="Never")
         failing["annotations"] = {labels.SIM_EXIT_AFTER: "5s", labels.SIM_EXIT_CODE: "1"}
         await world.apply(manifest("web", {"cliques": [failing]}))
-        await world.clock.sleep(24 * 3600)
+        await world.clock.sleep(6 * 3600)
         (pcs,) = world.objects(PODCLIQUESETS)
         snapshot = lives[0].observer.snapshot(pcs.metadata.uid)
         assert snapshot is not None

@@ -12,8 +12,9 @@ from grove.planner.rollout.set_level import turn_of
 from grove.sim.clock import run_virtual
 from grove.sim.faults import CALM, FaultPlan
 from grove.sim.world import World
-from tests.simulation.restored import unrestored
+from tests.simulation.restored import unrestored, untrue_counts
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2
+from tests.simulation.training_stories import clique, training
 from tests.simulation.updating import NEW, NEWER, change_image, small, start
 
 UNAVAILABLE = ApiError(503, "ServiceUnavailable", "simulated: not now")
@@ -168,5 +169,19 @@ def test_the_end_of_an_update_is_told_although_another_change_overtook_it() -> N
         await change_image(world, NEWER)
         await world.wait_until(lambda: seen().status.current_generation_hash != told)
         world.operator.lift(refusal)
+
+    live(story)
+
+
+def test_pods_that_end_while_their_failed_set_is_cleaned_up_stay_and_are_counted() -> None:
+    async def story(world: World) -> None:
+        # The pods end after the operator decided to delete them, and before its request arrives.
+        await world.apply(training(clique("a", 2, exits_after="107s"), max_runtime="100s"))
+        await world.wait_until(lambda: len(world.running_pods()) == 2)
+        world.set_faults(FaultPlan(latency=(3.0, 3.0)))
+        await world.settle()
+        assert [pod.is_succeeded for pod in world.pods()] == [True, True]
+        assert untrue_counts(world) == []
+        world.set_faults(CALM)
 
     live(story)

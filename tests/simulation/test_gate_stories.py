@@ -1,6 +1,7 @@
 """Gates as a user sees them: when they go, and whose are never touched."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import yaml
@@ -39,15 +40,16 @@ def test_a_scaled_gangs_pods_keep_their_gate_until_the_base_gang_is_scheduled() 
     run_virtual(story())
 
 
-def test_a_base_gangs_pods_keep_their_gate_until_the_gang_is_complete() -> None:
+@pytest.mark.parametrize(("workload", "count"), [(WORKLOAD1, 10), (WORKLOAD2, 6)], ids=["all needed", "small minima"])
+def test_a_base_gangs_pods_keep_their_gate_until_the_gang_is_complete(workload: Path, count: int) -> None:
     async def story() -> None:
         # One create a second: the gang is under way for a while.
         async with World(
             seed=1, nodes=10, node_resources=ONE_POD_NODE, faults=FaultPlan(creates_per_second=1)
         ) as world:
-            await world.apply(WORKLOAD1)
-            await world.wait_until(lambda: len(world.pods()) == 9)
-            assert [gates(pod) for pod in world.pods()] == [[GATE]] * 9
+            await world.apply(workload)
+            await world.wait_until(lambda: len(world.pods()) == count - 1)
+            assert [gates(pod) for pod in world.pods()] == [[GATE]] * (count - 1)
             await world.settle()
             assert len(world.running_pods()) == 10
             world.check()

@@ -65,7 +65,7 @@ def test_a_refusal_is_an_event_too() -> None:
             await world.apply(WORKLOAD1)
             await world.clock.sleep(60)
             reasons = {event.reason for event in world.objects(EVENTS)}
-            assert {"PodsRefused", "CannotBeCarriedOut"} <= reasons
+            assert {"PodsRefused", "ReconcileFailed"} <= reasons
 
     run(story())
 
@@ -75,7 +75,7 @@ def test_a_name_taken_by_a_stranger_is_said_and_heals_when_the_stranger_goes(kin
     async def story() -> None:
         async with one_pod_world(20) as world:
             await STRANGER_STORIES[kind](world)
-            assert any(event.reason == "CannotBeCarriedOut" for event in world.objects(EVENTS))
+            assert any(event.reason == "ReconcileFailed" for event in world.objects(EVENTS))
             world.check()
 
     run(story())

@@ -17,6 +17,7 @@ from grove.sim.world import Operator, World
 from tests.simulation.stories import ONE_POD_NODE, Story, expect_running
 from tests.simulation.topology_stories import (
     TOPOLOGY_STORIES,
+    WAITING_STORIES,
     add_rack,
     availability,
     binding,
@@ -32,6 +33,21 @@ from tests.simulation.topology_stories import (
 def test_the_story_of_topology_ends_as_told(story: Story) -> None:
     async def tell() -> None:
         async with World(seed=1, node_resources=ONE_POD_NODE) as world:
+            await story.play(world)
+            await world.settle()
+            world.check()
+
+    run_virtual(tell())
+
+
+def waiting_for_topology(client: Client, clock: Clock, random: Random) -> Operator:
+    return Controller(client, clock, random, Settings(waits_for_topology=True))
+
+
+@pytest.mark.parametrize("story", WAITING_STORIES, ids=lambda story: story.name)
+def test_where_a_binding_is_waited_for_the_story_ends_as_told(story: Story) -> None:
+    async def tell() -> None:
+        async with World(seed=1, node_resources=ONE_POD_NODE, operator=waiting_for_topology) as world:
             await story.play(world)
             await world.settle()
             world.check()
@@ -111,9 +127,9 @@ def test_grove_why_names_the_level_and_why_it_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("target", ["pcs/t", "pg/t-0"])
-def test_grove_why_names_the_binding_that_is_missing(target: str) -> None:
+def test_grove_why_names_the_binding_that_is_waited_for(target: str) -> None:
     async def story() -> None:
-        async with World(seed=1, nodes=4) as world:
+        async with World(seed=1, nodes=4, operator=waiting_for_topology) as world:
             await world.apply(binding())
             await world.apply(pcs(clique("a", 2, pack("dc", required="rack")), replicas=0))
             await world.delete(TOPOLOGY_BINDINGS, "dc", namespace="")
@@ -121,6 +137,21 @@ def test_grove_why_names_the_binding_that_is_missing(target: str) -> None:
             await world.settle()
             told = await explain(world.client, world.clock.now(), "default", parse_target(target))
             assert 'there is no ClusterTopologyBinding "dc"' in told[0].text, told
+
+    run_virtual(story())
+
+
+def test_grove_why_says_that_a_set_runs_without_its_binding() -> None:
+    async def story() -> None:
+        async with World(seed=1, nodes=4) as world:
+            await world.apply(binding())
+            await world.apply(pcs(clique("a", 2, pack("dc", required="rack"))))
+            await world.settle()
+            await world.delete(TOPOLOGY_BINDINGS, "dc", namespace="")
+            await world.settle()
+            told = await explain(world.client, world.clock.now(), "default", parse_target("pcs/t"))
+            said = 'there is no ClusterTopologyBinding "dc": create it; until then new gangs are placed without it.'
+            assert said in [sentence.text for sentence in told], told
 
     run_virtual(story())
 

@@ -12,6 +12,7 @@ from grove.api.resources import CONTROLLER_REVISIONS, PODCLIQUES, PODCLIQUESETS,
 from grove.planner.plan import plan
 from grove.sim.clock import run_virtual
 from grove.sim.world import World
+from tests.simulation.safe_update_stories import CALM_SAFE_UPDATES, SAFE_UPDATES
 from tests.simulation.stories import ONE_POD_NODE, Story
 from tests.simulation.termination_stories import pods_of
 from tests.simulation.update_stories import CRASHING, UPDATE_STORIES
@@ -36,7 +37,9 @@ from tests.simulation.updating import (
 )
 
 
-@pytest.mark.parametrize("story", [*CRASHING, *UPDATE_STORIES], ids=lambda story: story.name)
+@pytest.mark.parametrize(
+    "story", [*CRASHING, *UPDATE_STORIES, *SAFE_UPDATES, *CALM_SAFE_UPDATES], ids=lambda story: story.name
+)
 def test_a_story_of_an_update(story: Story) -> None:
     """No rule is broken on the way, and afterwards an hour costs no write."""
 
@@ -74,7 +77,7 @@ def test_a_new_set_stores_its_templates_before_anything_is_made_from_them() -> N
                 "grove.io/podcliqueset-generation-hash": hash_,
             }
             assert stored.metadata.annotations == {"kubernetes.io/change-cause": "v1"}
-            assert stored.metadata.controller_uid == the_set(world).metadata.uid
+            assert stored.metadata.controller == PODCLIQUESETS.owner_key(the_set(world).metadata)
             assert stored.revision == 1
             (gang,) = world.objects(PODGANGS)
             assert gang.metadata.labels[labels.GENERATION_HASH] == hash_
@@ -285,7 +288,7 @@ def test_a_rested_world_has_an_empty_plan() -> None:
 
 
 def test_a_step_costs_the_same_however_many_replicas_are_done() -> None:
-    replicas = 120
+    replicas = 80
 
     async def run() -> list[tuple[int, int]]:
         """Writes, and pods and replicas looked at again, for each set replica that was updated."""

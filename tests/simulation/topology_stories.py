@@ -9,6 +9,7 @@ from typing import Any
 from grove.api import labels
 from grove.api.meta import Condition, JsonObject, find_condition
 from grove.api.pod import Pod
+from grove.api.podgang import GangTopologyConstraint
 from grove.api.resources import GROUPS, NODES, PODCLIQUESETS, PODGANGS, PODS, TOPOLOGY_BINDINGS
 from grove.sim.world import World
 from tests.simulation.stories import Story, expect_running
@@ -107,6 +108,29 @@ def availability(world: World, name: str = "t") -> Condition:
     return condition
 
 
+def conditions(world: World, name: str = "t") -> dict[str, tuple[str, str]]:
+    """Status and reason of every condition of a set."""
+    (found,) = [one for one in world.objects(PODCLIQUESETS) if one.metadata.name == name]
+    return {one.type: (one.status, one.reason) for one in found.status.conditions}
+
+
+def constraints(world: World) -> dict[str, tuple[str, str, list[str]]]:
+    """What every gang says: its binding, and the required keys of itself and of its podgroups."""
+    return {
+        gang.metadata.name: (
+            gang.metadata.annotations.get(labels.TOPOLOGY_NAME, ""),
+            required_key(gang.spec.topology_constraint),
+            [required_key(group.topology_constraint) for group in gang.spec.podgroups],
+        )
+        for gang in world.objects(PODGANGS)
+    }
+
+
+def required_key(constraint: GangTopologyConstraint | None) -> str:
+    pack_constraint = constraint.pack_constraint if constraint else None
+    return (pack_constraint.required if pack_constraint else None) or ""
+
+
 # Packing
 
 
@@ -121,7 +145,8 @@ async def a_required_clique_is_packed(world: World) -> None:
 
 async def every_required_group_replica_is_packed(world: World) -> None:
     await world.apply(binding())
-    for rack, nodes in (("r0", 1), ("r1", 2), ("r2", 3), ("r3", 2)):
+    # Whoever fills one rack after the other puts half of a group replica into the first and half into the second.
+    for rack, nodes in (("r0", 2), ("r1", 3), ("r2", 2), ("r3", 2)):
         await add_rack(world, rack, nodes)
     packed = group("g", "b", "c", replicas=3, minAvailable=2, constraint=pack("dc", required="rack"))
     await world.apply(pcs(clique("a"), clique("b"), clique("c"), groups=(packed,)))
@@ -308,6 +333,89 @@ async def a_clique_whose_rack_is_lost_bit_by_bit_finds_another(world: World) -> 
 # What is missing
 
 
+async def without_its_binding_a_new_gang_is_placed_anywhere_and_is_not_moved_later(world: World) -> None:
+    await world.apply(binding())
+    await add_rack(world, "r0", 1)
+    await add_rack(world, "r1", 1)
+    await world.apply(pcs(clique("a", 2, pack("dc", required="rack")), replicas=0))
+    await world.delete(TOPOLOGY_BINDINGS, "dc", namespace="")
+    await world.scale(PODCLIQUESETS, "t", 1)
+    await expect_running(world, 2)
+    assert places(world) == {"t-0-a": ["r0", "r1"]}
+    assert constraints(world) == {"t-0": ("", "", [""])}
+    assert conditions(world) == {"TopologyLevelsUnavailable": ("Unknown", "ClusterTopologyNotFound")}
+    assert availability(world).message == (
+        'there is no ClusterTopologyBinding "dc": create it; until then new gangs are placed without it'
+    )
+    before = {pod.metadata.uid for pod in world.pods()}
+    await world.apply(binding())
+    await expect_running(world, 2)
+    assert {pod.metadata.uid for pod in world.pods()} == before
+    assert constraints(world) == {"t-0": ("dc", "", [RACK])}
+    assert conditions(world) == {"TopologyLevelsUnavailable": ("False", "AllClusterTopologyLevelsAvailable")}
+    # From now on it applies again.
+    await add_rack(world, "r2", 1)
+    await world.scale(PODCLIQUESETS, "t", 2)
+    await expect_running(world, 2)
+    await add_rack(world, "r2", 1)
+    await expect_running(world, 4)
+    assert places(world)["t-1-a"] == ["r2"]
+
+
+async def without_a_level_a_new_gang_keeps_the_others(world: World) -> None:
+    await world.apply(binding())
+    await add_rack(world, "r0", 1, block="b0")
+    await add_rack(world, "r1", 1, block="b1")
+    await add_rack(world, "r2", 1, block="b1")
+    await world.apply(pcs(clique("a", 2, pack(required="rack")), constraint=pack("dc", required="block"), replicas=0))
+    await world.apply(binding(levels={"zone": ZONE, "block": BLOCK}))
+    await world.scale(PODCLIQUESETS, "t", 1)
+    await expect_running(world, 2)
+    assert places(world, BLOCK) == {"t-0-a": ["b1"]}
+    assert constraints(world) == {"t-0": ("dc", BLOCK, [""])}
+    assert conditions(world) == {"TopologyLevelsUnavailable": ("True", "ClusterTopologyLevelsUnavailable")}
+    await world.apply(binding())
+    await expect_running(world, 2)
+    assert constraints(world) == {"t-0": ("dc", BLOCK, [RACK])}
+
+
+async def a_replacement_keeps_its_domain_while_the_binding_is_gone(world: World) -> None:
+    await world.apply(binding())
+    await add_rack(world, "r0", 2)
+    await add_rack(world, "r1", 5)
+    await world.apply(pcs(clique("a", 2, pack("dc", required="rack"), minAvailable=1)))
+    await expect_running(world, 2)
+    before = constraints(world)
+    await world.delete(TOPOLOGY_BINDINGS, "dc", namespace="")
+    await world.settle()
+    victim = world.running_pods()[0]
+    await world.nodes.cordon(victim.spec.node_name)
+    await world.delete(PODS, victim.metadata.name)
+    await expect_running(world, 1)
+    assert [pod.spec.node_selector for pod in waiting(world)] == [{RACK: "r0"}]
+    assert constraints(world) == before
+    await world.nodes.uncordon(victim.spec.node_name)
+    await expect_running(world, 2)
+    assert domains(world) == ["r0"]
+
+
+async def a_scaled_gang_that_is_made_while_the_binding_is_gone_follows_nothing(world: World) -> None:
+    await world.apply(binding())
+    await add_rack(world, "r0", 2, block="b0")
+    await add_rack(world, "r1", 3, block="b1")
+    members = group("g", "b", replicas=1, minAvailable=1)
+    await world.apply(pcs(clique("a"), clique("b"), groups=(members,), constraint=pack("dc", required="block")))
+    await expect_running(world, 2)
+    await world.delete(TOPOLOGY_BINDINGS, "dc", namespace="")
+    await world.scale(GROUPS, "t-0-g", 2)
+    await expect_running(world, 3)
+    assert places(world, BLOCK) == {"t-0-a": ["b0"], "t-0-g-0-b": ["b0"], "t-0-g-1-b": ["b1"]}
+    assert constraints(world) == {"t-0": ("dc", BLOCK, ["", ""]), "t-0-g-0": ("", "", [""])}
+
+
+# What is missing, where the operator is set up to wait for it
+
+
 async def a_missing_binding_is_waited_for(world: World) -> None:
     await world.apply(binding())
     await add_rack(world, "r0", 1)
@@ -317,9 +425,10 @@ async def a_missing_binding_is_waited_for(world: World) -> None:
     await world.scale(PODCLIQUESETS, "t", 1)
     await world.settle()
     assert world.pods() == ()
-    condition = availability(world)
-    assert (condition.status, condition.reason) == ("Unknown", "ClusterTopologyNotFound")
-    assert condition.message == 'there is no ClusterTopologyBinding "dc": create it'
+    assert conditions(world) == {"TopologyLevelsUnavailable": ("Unknown", "ClusterTopologyNotFound")}
+    assert availability(world).message == (
+        'there is no ClusterTopologyBinding "dc": create it; until then no pod of a new gang is created'
+    )
     await world.apply(binding())
     await expect_running(world, 2)
     assert places(world) == {"t-0-a": ["r1"]}
@@ -338,7 +447,9 @@ async def a_missing_level_is_waited_for(world: World) -> None:
     assert world.pods() == ()
     condition = availability(world)
     assert (condition.status, condition.reason) == ("True", "ClusterTopologyLevelsUnavailable")
-    assert condition.message == 'ClusterTopologyBinding "dc" has no level rack: add it'
+    assert condition.message == (
+        'ClusterTopologyBinding "dc" has no level rack: add it; until then no pod of a new gang is created'
+    )
     await world.apply(binding())
     await expect_running(world, 2)
     assert places(world) == {"t-0-a": ["r1"]}
@@ -355,7 +466,7 @@ async def what_runs_goes_on_while_its_binding_is_gone(world: World) -> None:
     await world.settle()
     assert availability(world).reason == "ClusterTopologyNotFound"
     assert [gang.spec for gang in world.objects(PODGANGS)] == [gang.spec for gang in before]
-    # A replacement is made, and stays; what was never placed waits.
+    # A replacement is made, and stays; a new gang waits.
     await world.delete(PODS, world.running_pods()[0].metadata.name)
     await world.scale(PODCLIQUESETS, "t", 2)
     await expect_running(world, 2)
@@ -380,15 +491,23 @@ _TOLD = (
     a_scaled_gang_with_a_constraint_of_its_own_follows_too,
     a_replacement_stays_where_its_clique_is,
     a_clique_whose_rack_is_lost_bit_by_bit_finds_another,
+    without_its_binding_a_new_gang_is_placed_anywhere_and_is_not_moved_later,
+    without_a_level_a_new_gang_keeps_the_others,
+    a_replacement_keeps_its_domain_while_the_binding_is_gone,
+    a_scaled_gang_that_is_made_while_the_binding_is_gone_follows_nothing,
+)
+_WAITING = (
     a_missing_binding_is_waited_for,
     a_missing_level_is_waited_for,
     what_runs_goes_on_while_its_binding_is_gone,
 )
 _BEGUN = {a_scaled_gang_with_a_constraint_of_its_own_follows_too: a_base_gang_is_at_home}
+WAITING_STORIES = tuple(Story(name=tell.__name__, nodes=0, tell=tell) for tell in _WAITING)
 TOPOLOGY_STORIES = tuple(Story(name=tell.__name__, nodes=0, tell=tell, begin=_BEGUN.get(tell)) for tell in _TOLD)
 _CRASHING = (
     a_required_clique_is_packed,
     a_scaled_gang_with_a_constraint_of_its_own_follows_too,
-    a_missing_binding_is_waited_for,
+    without_its_binding_a_new_gang_is_placed_anywhere_and_is_not_moved_later,
+    a_replacement_keeps_its_domain_while_the_binding_is_gone,
 )
 CRASHING_TOPOLOGY = tuple(story for story in TOPOLOGY_STORIES if story.tell in _CRASHING)

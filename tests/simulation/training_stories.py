@@ -37,6 +37,7 @@ def clique(
     ready_after: str = "0s",
     stops_after: str = "0s",
     containers: int = 1,
+    restart_policy: str | None = None,
 ) -> JsonObject:
     annotations = {
         labels.SIM_EXIT_AFTER: exits_after,
@@ -46,6 +47,9 @@ def clique(
     }
     memory = {"requests": {"memory": f"{80 // containers}Mi"}}
     names = ("main", "side")[:containers]
+    pod_spec: JsonObject = {"containers": [{"name": one, "image": "i", "resources": memory} for one in names]}
+    if restart_policy is not None:
+        pod_spec["restartPolicy"] = restart_policy
     return {
         "name": name,
         "annotations": annotations,
@@ -53,7 +57,7 @@ def clique(
             "roleName": name,
             "replicas": replicas,
             "minAvailable": replicas if minimum is None else minimum,
-            "podSpec": {"containers": [{"name": one, "image": "i", "resources": memory} for one in names]},
+            "podSpec": pod_spec,
         },
     }
 
@@ -105,6 +109,11 @@ def failure(world: Seen) -> str:
     """The reason of the set's failure, or ""."""
     told = find_condition(job(world).status.conditions, "Failed")
     return told.reason if told is not None else ""
+
+
+def failure_message(world: Seen) -> str:
+    told = find_condition(job(world).status.conditions, "Failed")
+    return told.message if told is not None else ""
 
 
 def living(world: Scene, role: str = "") -> list[Pod]:
@@ -163,6 +172,10 @@ async def fail_one(world: World, role: str, count: int, restart_count: int = 0) 
     await end(world, running(world, role)[0])
 
 
+def all_ended(world: Seen) -> bool:
+    return all(one.status.phase in ("Succeeded", "Failed") for one in world.objects(PODS))
+
+
 async def expect_success(world: World, restart_count: int = 0) -> None:
     await world.wait_until(lambda: phase(world) == "Succeeded")
     await world.settle()
@@ -173,11 +186,12 @@ async def expect_success(world: World, restart_count: int = 0) -> None:
 
 
 async def expect_failure(world: World, reason: str, restart_count: int = 0) -> None:
+    """What ran or waited is gone; what had ended by itself stays for its logs."""
     await world.wait_until(lambda: phase(world) == "Failed")
     assert failure(world) == reason
-    assert world.pods() == ()
+    assert all_ended(world)
     await world.settle()
-    assert world.pods() == ()
+    assert all_ended(world)
     assert phase(world) == "Failed"
     assert restarts(world) == restart_count
 
@@ -382,6 +396,111 @@ async def a_clique_deleted_by_hand_restarts_the_replica_once(world: World) -> No
     await expect_success(world, 1)
 
 
+# --- below the minimum -----------------------------------------------------------------------------------------------
+
+
+async def nodes_lost_one_after_another_restart_the_replica_below_its_minimum(world: World) -> None:
+    await world.apply(training(clique("a", 4, 3, exits_after="3000s"), max_restarts=1))
+    await world.wait_until(runs(world, 4))
+    first, second = running(world)[:2]
+    await world.nodes.fail(first.spec.node_name)
+    # Its pod is given up after five minutes; the one that follows finds no room.
+    await world.wait_until(lambda: len(living(world)) == 4 and first.metadata.uid not in uids(living(world)))
+    await world.clock.sleep(60)
+    assert not is_clique(world, "job-0-a", "MinAvailableBreached")
+    await world.nodes.fail(second.spec.node_name)
+    await world.wait_until(lambda: restarts(world) == 1)
+    for lost in (first, second):
+        await world.nodes.recover(lost.spec.node_name)
+    await expect_success(world, 1)
+
+
+async def evictions_one_after_another_restart_the_replica_below_its_minimum(world: World) -> None:
+    await world.apply(training(clique("a", 4, 3, exits_after="900s"), max_restarts=1))
+    await world.wait_until(runs(world, 4))
+    drained = [pod.spec.node_name for pod in running(world)[:2]]
+    await world.nodes.drain(drained[0])
+    await world.clock.sleep(60)
+    assert (len(running(world)), restarts(world)) == (3, 0)
+    await world.nodes.drain(drained[1])
+    await world.wait_until(lambda: restarts(world) == 1)
+    for name in drained:
+        await world.nodes.uncordon(name)
+    await expect_success(world, 1)
+
+
+async def a_container_that_crashes_in_place_restarts_the_replica(world: World) -> None:
+    await world.apply(training(clique("a", 2, exits_after="300s", restart_policy="OnFailure"), max_restarts=1))
+    await world.wait_until(runs(world, 2))
+    before = uids(living(world))
+    await end(world, running(world)[0])
+    await world.wait_until(runs(world, 2, 1))
+    assert not uids(living(world)) & before
+    await expect_success(world, 1)
+
+
+async def a_container_that_crashes_in_place_from_the_first_start_is_a_failure(world: World) -> None:
+    broken = clique("a", 2, exits_after="5s", code=1, ready_after="60s", restart_policy="OnFailure")
+    await world.apply(training(broken))
+    await expect_failure(world, "MaxRestartsExceeded")
+    assert "exit code 1 (Error)" in failure_message(world)
+
+
+async def an_index_that_always_fails_is_given_up_and_fails_the_job_at_its_end(world: World) -> None:
+    await world.apply(training(clique("a", 3, 2, exits_after="3000s")))
+    await world.wait_until(runs(world, 3))
+    await world.settle()
+    for _ in range(6):
+        await world.wait_until(lambda: len(running(world)) == 3)
+        await end(world, running(world)[2])
+        await world.wait_until(lambda: len(running(world)) == 2)
+    await world.wait_until(lambda: world.objects(PODCLIQUES)[0].status.failed_indices == (2,))
+    await world.clock.sleep(600)
+    assert (len(running(world)), phase(world)) == (2, "Running")
+    assert not is_clique(world, "job-0-a", "MinAvailableBreached")
+    await expect_failure(world, "MaxRestartsExceeded")
+    assert "given up after 6 failures: index 2" in failure_message(world)
+
+
+# --- what is left of a failure ---------------------------------------------------------------------------------------
+
+
+async def after_the_end_what_failed_stays_and_the_condition_says_what_it_was(world: World) -> None:
+    manifest = training(clique("a", exits_after=FOR_EVER), clique("b", 2, exits_after=FOR_EVER))
+    await world.apply(manifest)
+    await world.wait_until(runs(world, 3))
+    await world.settle()
+    failed = running(world, "-b")[1]
+    await end(world, failed, code=7)
+    await expect_failure(world, "MaxRestartsExceeded")
+    assert [(pod.metadata.uid, pod.status.phase) for pod in world.pods()] == [(failed.metadata.uid, "Failed")]
+    assert f"first: pod {failed.metadata.name}, container main, exit code 7 (Error)" in failure_message(world)
+
+
+async def what_failed_during_the_delay_is_named_although_it_was_replaced(world: World) -> None:
+    await world.apply(training(clique("a", 2, exits_after=FOR_EVER), delay="60s"))
+    await world.wait_until(runs(world, 2))
+    await world.settle()
+    failed = running(world)[0]
+    await world.nodes.cordon(failed.spec.node_name)
+    await end(world, failed, code=7)
+    await world.wait_until(lambda: failed.metadata.uid not in uids(living(world)))
+    await expect_failure(world, "MaxRestartsExceeded")
+    assert f"first: pod {failed.metadata.name}, container main, exit code 7 (Error)" in failure_message(world)
+
+
+async def a_lost_node_is_named_when_no_pod_failed(world: World) -> None:
+    await world.apply(training(clique("a", 2, exits_after=FOR_EVER)))
+    await world.wait_until(runs(world, 2))
+    await world.settle()
+    lost = running(world)[0]
+    await world.nodes.fail(lost.spec.node_name)
+    await world.wait_until(lambda: failure(world) == "MaxRestartsExceeded")
+    message = failure_message(world)
+    assert lost.metadata.name in message
+    assert f"node {lost.spec.node_name}" in message
+
+
 # --- a delay that is asked for ---------------------------------------------------------------------------------------
 
 
@@ -470,6 +589,62 @@ async def the_deadline_passes_while_it_waits_for_room_again(world: World) -> Non
     await expect_failure(world, "MaxRuntimeExceeded", 1)
 
 
+async def the_deadline_passes_while_a_scaled_gang_finds_no_room(world: World) -> None:
+    group: JsonObject = {"name": "g", "cliqueNames": ["b"], "replicas": 2, "minAvailable": 1}
+    roles = (clique("a", exits_after=FOR_EVER), clique("b", exits_after=FOR_EVER))
+    await world.apply(training(*roles, max_runtime="60s", groups=(group,)))
+    await world.wait_until(lambda: len(running(world)) == 2)
+    assert len(living(world)) == 3
+    await expect_failure(world, "MaxRuntimeExceeded")
+
+
+async def it_runs_while_it_loads_and_its_time_counts_from_then(world: World) -> None:
+    await world.apply(training(clique("a", 2, exits_after="1300s", ready_after="1200s"), max_runtime="2000s"))
+    await world.wait_until(lambda: phase(world) == "Running")
+    await world.wait_until(lambda: job(world).status.start_time is not None)
+    start = job(world).status.start_time
+    assert start is not None
+    assert (world.clock.now() - start).total_seconds() < 10
+    assert running(world) == []
+    await expect_success(world)
+
+
+async def a_set_that_serves_runs_while_its_model_loads(world: World) -> None:
+    manifest = training(clique("a", 2, exits_after=FOR_EVER, ready_after="1200s"))
+    del manifest["spec"]["workloadType"], manifest["spec"]["trainingSpec"]
+    await world.apply(manifest)
+    await world.clock.sleep(60)
+    assert running(world) == []
+    assert (phase(world), job(world).status.available_replicas) == ("Running", 0)
+    await world.settle(quiet_seconds=1300)
+    assert (phase(world), job(world).status.available_replicas) == ("Running", 1)
+
+
+async def a_job_that_runs_away_is_capped(world: World) -> None:
+    await world.apply(training(clique("a", exits_after=FOR_EVER)))
+    await world.wait_until(lambda: job(world).status.start_time is not None)
+    await world.clock.sleep(100)
+    await limit(world, maxRuntime="60s")
+    await expect_failure(world, "MaxRuntimeExceeded")
+
+
+async def a_budget_lowered_below_what_was_used_ends_it_at_the_next_failure(world: World) -> None:
+    await world.apply(training(clique("a", exits_after=FOR_EVER), max_restarts=5))
+    await fail_one(world, "-a", 1)
+    await fail_one(world, "-a", 1, 1)
+    await world.wait_until(runs(world, 1, 2))
+    await limit(world, maxRestarts=1)
+    await world.clock.sleep(60)
+    assert phase(world) == "Running"
+    await end(world, running(world)[0])
+    await expect_failure(world, "MaxRestartsExceeded", 2)
+    assert failure_message(world).startswith("it failed and all restarts are used (2 of 1)")
+
+
+async def limit(world: World, **limits: str | int) -> None:
+    await world.client.patch(PODCLIQUESETS, "default", "job", {"spec": {"trainingSpec": limits}})
+
+
 TRAINING_STORIES = tuple(
     # In which order the two are counted is chance: the words of the failure differ.
     Story(tell.__name__, nodes, tell, has_one_end=tell is not two_that_fail_together_need_two_restarts)
@@ -497,5 +672,18 @@ TRAINING_STORIES = tuple(
         (2, the_deadline_passes_while_it_runs),
         (2, the_deadline_passes_while_it_restarts),
         (2, the_deadline_passes_while_it_waits_for_room_again),
+        (4, nodes_lost_one_after_another_restart_the_replica_below_its_minimum),
+        (4, evictions_one_after_another_restart_the_replica_below_its_minimum),
+        (2, a_container_that_crashes_in_place_restarts_the_replica),
+        (2, a_container_that_crashes_in_place_from_the_first_start_is_a_failure),
+        (3, an_index_that_always_fails_is_given_up_and_fails_the_job_at_its_end),
+        (3, after_the_end_what_failed_stays_and_the_condition_says_what_it_was),
+        (2, what_failed_during_the_delay_is_named_although_it_was_replaced),
+        (2, a_lost_node_is_named_when_no_pod_failed),
+        (2, the_deadline_passes_while_a_scaled_gang_finds_no_room),
+        (2, it_runs_while_it_loads_and_its_time_counts_from_then),
+        (2, a_set_that_serves_runs_while_its_model_loads),
+        (1, a_job_that_runs_away_is_capped),
+        (1, a_budget_lowered_below_what_was_used_ends_it_at_the_next_failure),
     )
 )

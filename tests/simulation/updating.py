@@ -168,7 +168,10 @@ def all_images(world: World) -> set[str]:
 
 def revisions(world: World) -> list[Revision]:
     """The stored revisions of all sets, by their number."""
-    found = (read_revision(stored) for stored in world.objects(CONTROLLER_REVISIONS))
+    found = (
+        read_revision(stored, stored.metadata.labels.get(labels.PART_OF, ""))
+        for stored in world.objects(CONTROLLER_REVISIONS)
+    )
     return sorted((revision for revision in found if revision is not None), key=lambda revision: revision.number)
 
 

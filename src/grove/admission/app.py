@@ -6,13 +6,15 @@ from pathlib import Path
 from random import Random
 
 import msgspec
+import structlog
 
 from grove.admission.authorizer import AuthorizerOptions
 from grove.admission.certificates import Lifetimes
 from grove.admission.configurations import Configurations
 from grove.admission.judging import Judge
-from grove.admission.keys import FileKeys, Keys, SecretKeys
+from grove.admission.keys import FileKeys, Keys, SecretKeys, prepare_namespace
 from grove.admission.server import WebhookServer, reached_host
+from grove.admission.thread import DistantReader, ServerThread
 from grove.admission.tls import LiveContext
 from grove.admission.upkeep import Registration, Upkeep
 from grove.api.meta import JsonObject
@@ -21,6 +23,11 @@ from grove.clock import Clock
 from grove.errors import UserError
 from grove.installation.webhooks import ServiceTarget, Target, UrlTarget, webhook_configurations
 from grove.kube.client import Client
+from grove.kube.errors import ApiError
+
+log = structlog.get_logger()
+
+_PAUSE_SECONDS = 2.0
 
 
 class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +50,11 @@ class Webhooks:
     """`run` until cancelled."""
 
     def __init__(self, client: Client, clock: Clock, random: Random, options: WebhookOptions) -> None:
+        self._client = client
+        self._clock = clock
+        self._options = options
         tls = LiveContext()
-        judge = Judge(client, options.settings, options.authorizer)
+        judge = Judge(DistantReader(client), options.settings, options.authorizer)
         self._server = WebhookServer(judge, tls, host=options.host, port=options.port)
         self._upkeep = upkeep_of(client, clock, random, options, tls)
 
@@ -54,19 +64,34 @@ class Webhooks:
         return self._server.port > 0 and self._upkeep.is_ready
 
     @property
+    def trouble(self) -> str:
+        """What cannot be kept up of certificate and registration; empty: nothing."""
+        return self._upkeep.trouble
+
+    @property
     def port(self) -> int:
         """The port it listens on; 0 before it does."""
         return self._server.port
 
     async def run(self) -> None:
-        """Raises `UserError` if the port cannot be had."""
-        await self._server.start()
-        try:
-            await self._upkeep.run()
-        finally:
-            # First nobody asks us any more, then we stop answering.
-            await self._upkeep.withdraw()
-            await self._server.stop()
+        """Raises `UserError` if the port cannot be had, or outside a cluster a place for the certificate."""
+        if self._options.url and not self._options.is_manual:
+            await self._prepare()
+        async with ServerThread(self._server):
+            try:
+                await self._upkeep.run()
+            finally:
+                # First nobody asks us any more, then we stop answering.
+                await self._upkeep.withdraw()
+
+    async def _prepare(self) -> None:
+        """Outside a cluster nothing was installed: the namespace of the certificate may be missing."""
+        while True:
+            try:
+                return await prepare_namespace(self._client, self._options.namespace, self._options.secret_name)
+            except ApiError as error:
+                log.warning("webhooks cannot be prepared", why=str(error))
+                await self._clock.sleep(_PAUSE_SECONDS)
 
 
 def upkeep_of(client: Client, clock: Clock, random: Random, options: WebhookOptions, tls: LiveContext) -> Upkeep:

@@ -62,8 +62,10 @@ class Configurations:
         try:
             match correction:
                 case CreateConfiguration():
+                    what = "webhook configuration created"
                     written = await self._client.create(correction.resource, "", correction.body)
                 case PatchConfiguration():
+                    what = "CA bundle injected" if correction.is_first else "webhook configuration corrected"
                     written = await self._client.patch(
                         correction.resource, "", correction.name, correction.patch, content_type=JSON_PATCH
                     )
@@ -74,7 +76,7 @@ class Configurations:
                 raise
             return
         self._store(correction.resource).observe(written)
-        log.info("webhook configuration corrected", configuration=correction.name)
+        log.info(what, configuration=correction.name)
 
     async def withdraw(self, target: UrlTarget) -> None:
         """Takes away what leads to us and nowhere else: once we are gone, it would hold up every write."""

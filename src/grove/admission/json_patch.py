@@ -10,11 +10,20 @@ def json_patch(old: Any, new: Any, path: str = "") -> list[JsonObject]:
     if isinstance(old, dict) and isinstance(new, dict):
         return _between_objects(old, new, path)
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        pairs = enumerate(zip(old, new, strict=True))
-        return [operation for i, (before, after) in pairs for operation in json_patch(before, after, f"{path}/{i}")]
+        return [
+            operation
+            for i, (before, after) in enumerate(zip(old, new, strict=True))
+            if not _is_same_leaf(before, after)
+            for operation in json_patch(before, after, f"{path}/{i}")
+        ]
     if type(old) is type(new) and old == new:
         return []
     return [{"op": "replace", "path": path, "value": new}]
+
+
+def _is_same_leaf(old: Any, new: Any) -> bool:
+    """Most values are: for them no path is written."""
+    return type(old) is type(new) and not isinstance(new, dict | list) and bool(old == new)
 
 
 def _between_objects(old: JsonObject, new: JsonObject, path: str) -> list[JsonObject]:
@@ -22,11 +31,10 @@ def _between_objects(old: JsonObject, new: JsonObject, path: str) -> list[JsonOb
         {"op": "remove", "path": f"{path}/{_escaped(key)}"} for key in old if key not in new
     ]
     for key, value in new.items():
-        at = f"{path}/{_escaped(key)}"
-        if key in old:
-            operations += json_patch(old[key], value, at)
-        else:
-            operations.append({"op": "add", "path": at, "value": value})
+        if key not in old:
+            operations.append({"op": "add", "path": f"{path}/{_escaped(key)}", "value": value})
+        elif not _is_same_leaf(old[key], value):
+            operations += json_patch(old[key], value, f"{path}/{_escaped(key)}")
     return operations
 
 

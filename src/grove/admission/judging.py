@@ -6,7 +6,7 @@ Which path means which question is the table at the end. The envelope is in `env
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from grove.admission.authorizer import AuthorizerOptions, authorize, owning_set_name
+from grove.admission.authorizer import AuthorizerOptions, authorize, claims_of, is_free
 from grove.admission.envelope import (
     ALLOWED,
     GroupKind,
@@ -17,7 +17,7 @@ from grove.admission.envelope import (
     refused,
 )
 from grove.admission.json_patch import json_patch
-from grove.admission.lookups import find, find_whole, lookup_for
+from grove.admission.lookups import Reader, find, find_whole, lookup_for, set_above
 from grove.admission.review import DEFAULT_SETTINGS, is_leaving, review
 from grove.api.admission import AdmissionRequest, Operation
 from grove.api.defaulting import default_podcliqueset
@@ -33,7 +33,6 @@ from grove.installation.webhooks import (
     VALIDATE_SET_PATH,
     VALIDATE_TOPOLOGY_PATH,
 )
-from grove.kube.client import Client
 
 _SCALABLE: tuple[Resource[Any], ...] = (PODCLIQUESETS, PODCLIQUES, GROUPS)
 
@@ -44,7 +43,7 @@ class Judge:
     """Answers with a verdict, or raises: `MalformedReviewError`, or `ApiError` when a look at the cluster failed."""
 
     def __init__(
-        self, client: Client, settings: Settings = DEFAULT_SETTINGS, authorizer: AuthorizerOptions | None = None
+        self, client: Reader, settings: Settings = DEFAULT_SETTINGS, authorizer: AuthorizerOptions | None = None
     ) -> None:
         self._client = client
         self._settings = settings
@@ -68,7 +67,8 @@ class Judge:
         if request.object is None or is_leaving(request.old_object):
             return ALLOWED
         old = None if request.old_object is None else default_podcliqueset(request.old_object)
-        patch = json_patch(request.object, default_podcliqueset(request.object, old))
+        defaulted = default_podcliqueset(request.object, old, default_delay=self._settings.default_delay)
+        patch = json_patch(request.object, defaulted)
         return Verdict(allowed=True, patch=patch or None)
 
     async def _validate(self, resource: Resource[Any], request: ReviewRequest) -> Verdict:
@@ -125,9 +125,13 @@ class Judge:
     async def _authorize(self, request: ReviewRequest) -> Verdict:
         if self._authorizer is None:
             raise MalformedReviewError("the authorizer is switched off here: remove its webhook configuration")
-        name = owning_set_name(request)
-        pcs = await find(self._client, PODCLIQUESETS, request.namespace, name) if name else None
-        return authorize(request, pcs, self._authorizer)
+        # Before any look at the cluster: what is leaving is never held up by one that fails.
+        if is_free(request):
+            return ALLOWED
+        claims, namespace = claims_of(request), request.namespace
+        found = [await find(self._client, PODCLIQUESETS, namespace, name) for name in claims.set_names]
+        found += [await set_above(self._client, namespace, owner) for owner in claims.owners]
+        return authorize(request, tuple(pcs for pcs in found if pcs is not None), self._authorizer)
 
 
 def _expect(request: ReviewRequest, resource: Resource[Any]) -> None:

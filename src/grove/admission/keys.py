@@ -28,9 +28,10 @@ from grove.admission.certificates import (
 )
 from grove.api import labels
 from grove.api.meta import JsonObject
-from grove.api.resources import SECRETS
+from grove.api.resources import NAMESPACES, SECRETS
 from grove.api.secret import Secret
 from grove.clock import Clock
+from grove.errors import UserError
 from grove.kube.cache import Store
 from grove.kube.client import Client
 from grove.kube.errors import ApiError
@@ -38,10 +39,17 @@ from grove.kube.watch import Reflector
 
 log = structlog.get_logger()
 
+FORBIDDEN = 403
+
 _ATTEMPTS = 5
 _LONGEST_SECONDS = 86_400.0
 # Files tell nobody that they changed.
 _FILE_SECONDS = 10.0
+_MARKS = {
+    labels.MANAGED_BY: labels.MANAGED_BY_WEBHOOKS,
+    labels.PART_OF: "grove",
+    labels.COMPONENT: labels.COMPONENT_WEBHOOK,
+}
 
 
 class Keys(Protocol):
@@ -58,6 +66,43 @@ class Keys(Protocol):
 
     def seconds_to_next(self, material: KeyMaterial | None) -> float:
         """When to look again, if there is no news."""
+
+
+async def prepare_namespace(client: Client, namespace: str, secret_name: str) -> None:
+    """Make sure that the Secret can live in the namespace. Raises `UserError` where that is forbidden."""
+    where = f"webhook certificate: Secret {namespace}/{secret_name}"
+    try:
+        body: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        await client.create(NAMESPACES, "", body)
+    except ApiError as error:
+        if not (error.is_already_exists or error.code == FORBIDDEN):
+            raise
+        refusal = "" if error.is_already_exists else error.message
+    else:
+        return
+    try:
+        await client.get(SECRETS, namespace, secret_name)
+    except ApiError as error:
+        if error.code == FORBIDDEN:
+            advice = f"ask for the rights to it, or create namespace {namespace} with them"
+            raise UserError(f"{where} cannot be read: {refusal or error.message}; {advice}") from error
+        if not error.is_not_found:
+            raise
+    if refusal and not await _exists(client, namespace):
+        advice = f"kubectl create namespace {namespace}"
+        raise UserError(f"{where}: the namespace does not exist and cannot be created: {refusal}; {advice}")
+
+
+async def _exists(client: Client, namespace: str) -> bool:
+    try:
+        await client.get(NAMESPACES, "", namespace)
+    except ApiError as error:
+        if error.is_not_found:
+            return False
+        # Who may read the Secret need not be allowed to read its namespace.
+        if error.code != FORBIDDEN:
+            raise
+    return True
 
 
 class SecretKeys:
@@ -135,8 +180,9 @@ class SecretKeys:
         data = {key: base64.b64encode(value).decode() for key, value in data_of(material).items()}
         if secret is None:
             return await self._client.create(SECRETS, self._namespace, self._new_secret(data))
-        lock = {"resourceVersion": secret.metadata.resource_version, "uid": secret.metadata.uid}
-        return await self._client.patch(SECRETS, self._namespace, self._name, {"metadata": lock, "data": data})
+        # One of an earlier version has other marks.
+        metadata = {"resourceVersion": secret.metadata.resource_version, "uid": secret.metadata.uid, "labels": _MARKS}
+        return await self._client.patch(SECRETS, self._namespace, self._name, {"metadata": metadata, "data": data})
 
     async def _read(self) -> Secret | None:
         """What the server holds now, which the watch may not have told yet."""
@@ -150,15 +196,10 @@ class SecretKeys:
         return secret
 
     def _new_secret(self, data: dict[str, str]) -> JsonObject:
-        marks = {
-            labels.MANAGED_BY: labels.MANAGED_BY_VALUE,
-            labels.PART_OF: "grove",
-            labels.COMPONENT: labels.COMPONENT_WEBHOOK,
-        }
         return {
             "apiVersion": SECRETS.api_version,
             "kind": SECRETS.kind,
-            "metadata": {"name": self._name, "namespace": self._namespace, "labels": marks},
+            "metadata": {"name": self._name, "namespace": self._namespace, "labels": _MARKS},
             "type": "kubernetes.io/tls",
             "data": data,
         }

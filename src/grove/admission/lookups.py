@@ -4,7 +4,7 @@
 an `ApiError`, and then nobody knows what the answer would be.
 """
 
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from grove.admission.review import Lookup
 from grove.admission.schedulers import FindQueue, queue_of
@@ -13,19 +13,27 @@ from grove.api.defaulting import default_podcliqueset
 from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, OwnerReference, Uid, Wire, to_wire
 from grove.api.mirror import Mirror
 from grove.api.podcliqueset import PodCliqueSet
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, TOPOLOGY_BINDINGS, Resource
 from grove.api.topologybinding import ClusterTopologyBinding
 from grove.api.validation.settings import FindBinding, Settings
 from grove.api.validation.shape import read
 from grove.api.validation.syntax import dns_label_complaint, dns_subdomain_complaint
 from grove.backends.queues import QueueAsk
-from grove.kube.client import Client
 from grove.kube.errors import ApiError
 
 T = TypeVar("T", bound=HasMetadata)
 
 # A good set names one topology. One that names many is refused for that, whatever those are.
 _MOST_TOPOLOGIES = 4
+_OWNERS: tuple[Resource[Any], ...] = (PODCLIQUESETS, GROUPS, PODCLIQUES, PODGANGS)
+# A clique, its group, its set; owners that own each other in a circle are not followed.
+DEEPEST_OWNERS = 3
+
+
+class Reader(Protocol):
+    """What of a client is needed here."""
+
+    async def get(self, resource: Resource[T], namespace: str, name: str) -> T: ...
 
 
 class Whole(Wire):
@@ -36,7 +44,7 @@ class Whole(Wire):
     status: JsonObject = {}
 
 
-async def lookup_for(client: Client, request: AdmissionRequest, settings: Settings) -> Lookup:
+async def lookup_for(client: Reader, request: AdmissionRequest, settings: Settings) -> Lookup:
     """Answers to all that the review of this request may ask."""
     match request.plural:
         case PODCLIQUESETS.plural:
@@ -47,7 +55,7 @@ async def lookup_for(client: Client, request: AdmissionRequest, settings: Settin
             return Lookup()
 
 
-async def find(client: Client, resource: Resource[T], namespace: str, name: str) -> T | None:
+async def find(client: Reader, resource: Resource[T], namespace: str, name: str) -> T | None:
     """None: there is none. Names come out of bodies that nobody has judged yet, and are made part of a path here."""
     if dns_subdomain_complaint(name) or (namespace and dns_label_complaint(namespace)):
         return None
@@ -59,7 +67,7 @@ async def find(client: Client, resource: Resource[T], namespace: str, name: str)
         raise
 
 
-async def find_whole(client: Client, resource: Resource[Any], namespace: str, name: str) -> JsonObject | None:
+async def find_whole(client: Reader, resource: Resource[Any], namespace: str, name: str) -> JsonObject | None:
     """An object as JSON, as rules read it."""
     found = await find(client, resource.viewed_as(Whole), namespace, name)
     if found is None:
@@ -67,12 +75,12 @@ async def find_whole(client: Client, resource: Resource[Any], namespace: str, na
     return {"apiVersion": resource.api_version, "kind": resource.kind, **to_wire(found)}
 
 
-async def _set_lookup(client: Client, request: AdmissionRequest, settings: Settings) -> Lookup:
+async def _set_lookup(client: Reader, request: AdmissionRequest, settings: Settings) -> Lookup:
     topology, queue = await _topology_lookup(client, request), await _queue_lookup(client, request, settings)
     return Lookup(topology_binding=topology, queue=queue)
 
 
-async def _queue_lookup(client: Client, request: AdmissionRequest, settings: Settings) -> FindQueue:
+async def _queue_lookup(client: Reader, request: AdmissionRequest, settings: Settings) -> FindQueue:
     """The queue that the set asks for now. A kind that is not served has no objects: that is "not found" too."""
     found: dict[str, Mirror | None] = {}
     ask = _queue_ask(request.object, settings)
@@ -86,7 +94,7 @@ def _queue_ask(pcs: JsonObject | None, settings: Settings) -> QueueAsk | None:
     return None if read_set is None else queue_of(read_set, settings)
 
 
-async def _topology_lookup(client: Client, request: AdmissionRequest) -> FindBinding:
+async def _topology_lookup(client: Reader, request: AdmissionRequest) -> FindBinding:
     names = dict.fromkeys((*_topology_names(request.object), *_topology_names(request.old)))
     bindings: dict[str, ClusterTopologyBinding | None] = {}
     for name in list(names)[:_MOST_TOPOLOGIES]:
@@ -106,10 +114,10 @@ def _changes_spec(request: AdmissionRequest) -> bool:
     return request.old is not None and request.old.get("spec") != _object(request.object).get("spec")
 
 
-async def _owner_lookup(client: Client, request: AdmissionRequest) -> Lookup:
+async def _owner_lookup(client: Reader, request: AdmissionRequest) -> Lookup:
     """The set of a clique or group, found through its controller: the set itself, or the group above a clique."""
     child = _controller_of(_object(request.old))
-    pcs = None if child is None else await _owner_set(client, request.namespace, child)
+    pcs = None if child is None else await set_above(client, request.namespace, child)
 
     def owner_set(namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
         return pcs if child is not None and (namespace, owner.uid) == (request.namespace, child.uid) else None
@@ -120,21 +128,31 @@ async def _owner_lookup(client: Client, request: AdmissionRequest) -> Lookup:
 def _controller_of(json: JsonObject) -> OwnerReference | None:
     """The controller of an object."""
     for owner in _objects(_object(json.get("metadata")).get("ownerReferences")):
-        kind, name, uid = owner.get("kind"), owner.get("name"), owner.get("uid")
+        version, kind, name, uid = (owner.get(key) for key in ("apiVersion", "kind", "name", "uid"))
         if owner.get("controller") is True and isinstance(name, str):
-            return OwnerReference(kind=str(kind), name=name, uid=Uid(str(uid)), controller=True)
+            return OwnerReference(
+                api_version=str(version), kind=str(kind), name=name, uid=Uid(str(uid)), controller=True
+            )
     return None
 
 
-async def _owner_set(client: Client, namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
-    if owner.kind == PODCLIQUESETS.kind:
-        pcs = await find(client, PODCLIQUESETS, namespace, owner.name)
-        return pcs if pcs is not None and pcs.metadata.uid == owner.uid else None
-    group = await find(client, GROUPS, namespace, owner.name) if owner.kind == GROUPS.kind else None
-    if group is None or group.metadata.uid != owner.uid:
-        return None
-    above = next((one for one in group.metadata.owner_references if one.kind == PODCLIQUESETS.kind), None)
-    return None if above is None else await _owner_set(client, namespace, above)
+async def set_above(client: Reader, namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
+    """Return the set that a controller is or belongs to, if every object in between is the one that is named."""
+    above: OwnerReference | None = owner
+    for _ in range(DEEPEST_OWNERS):
+        resource = None if above is None else owner_resource(above)
+        found = None if above is None or resource is None else await find(client, resource, namespace, above.name)
+        if found is None or above is None or found.metadata.uid != above.uid:
+            return None
+        if isinstance(found, PodCliqueSet):
+            return found
+        above = found.metadata.controller_reference
+    return None
+
+
+def owner_resource(owner: OwnerReference) -> Resource[Any] | None:
+    """Return which of our kinds a reference names; None for a kind of others."""
+    return next((one for one in _OWNERS if (one.group, one.kind) == (owner.group, owner.kind)), None)
 
 
 def _object(value: Any) -> JsonObject:

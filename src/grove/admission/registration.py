@@ -44,6 +44,8 @@ class PatchConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     resource: Resource[WebhookConfiguration]
     name: str
     patch: list[JsonObject]
+    # No webhook of it trusted anybody before: it was applied a moment ago, and nothing in it was wrong.
+    is_first: bool = False
 
 
 Correction = CreateConfiguration | PatchConfiguration
@@ -120,7 +122,8 @@ def _injection(held: Held, target: ServiceTarget, ca_bundle: str) -> Iterator[Pa
         if _leads_to(webhook, target) and _client_config(webhook).get("caBundle") != ca_bundle
     ]
     if changes:
-        yield _patch(held, changes)
+        is_first = not any(_client_config(webhook).get("caBundle") for webhook in held.configuration.webhooks)
+        yield msgspec.structs.replace(_patch(held, changes), is_first=is_first)
 
 
 def _replacement(held: Held, body: JsonObject) -> Iterator[PatchConfiguration]:

@@ -3,7 +3,9 @@
 Deletion is never blocked: deletes, and updates of what is leaving, pass unread.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,7 +13,7 @@ import msgspec
 from grove.admission.schedulers import FindQueue, scheduler_errors, scheduler_warnings
 from grove.api.admission import AdmissionAnswer, AdmissionRequest, Operation
 from grove.api.defaulting import default_podcliqueset, default_scaling_group
-from grove.api.fielderrors import FieldError
+from grove.api.fielderrors import UNSHOWN, ErrorKind, FieldError, invalid
 from grove.api.meta import HasMetadata, JsonObject, OwnerReference, without_nulls
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet, WorkloadType
@@ -24,6 +26,8 @@ from grove.api.validation.ratchet import new_errors
 from grove.api.validation.scalinggroup import scaling_group_errors
 from grove.api.validation.settings import FindBinding, Settings
 from grove.api.validation.shape import Reading, read
+from grove.api.validation.size import clique_budget_errors, group_budget_errors
+from grove.api.validation.stored_bytes import scaled_clique_byte_errors, spec_errors
 from grove.api.validation.topology import topology_warnings
 from grove.api.validation.topologybinding import topology_binding_errors
 from grove.api.validation.training import training_clique_changes, training_group_changes, training_warnings
@@ -39,6 +43,13 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     owner_set: Callable[[str, OwnerReference], PodCliqueSet | None] | None = None
     queue: FindQueue | None = None
 
+
+# An answer names so many; of warnings, an API server passes on 4 KB.
+MOST_ERRORS = 100
+MOST_WARNINGS = 100
+_SEPARATORS = re.compile(r"[.\[]")
+# Paths of our schemas are shorter. A longer one ends in the key of a map, which may be of any length.
+_LONGEST_PLACE = 512
 
 NO_LOOKUP = Lookup()
 DEFAULT_SETTINGS = Settings()
@@ -57,11 +68,11 @@ def review(
             return _review_set(request, lookup, settings)
         case PODCLIQUES.group, PODCLIQUES.plural:
             new = without_nulls(request.object)
-            change_rule = _of_training(lookup, training_clique_changes)
+            change_rule = _of_set(lookup, partial(_clique_changes, settings))
             return _review_child(PODCLIQUES, new, request, podclique_errors, change_rule)
         case GROUPS.group, GROUPS.plural:
             new = default_scaling_group(request.object)
-            change_rule = _of_training(lookup, training_group_changes)
+            change_rule = _of_set(lookup, partial(_group_changes, settings))
             return _review_child(GROUPS, new, request, scaling_group_errors, change_rule)
         case PODGANGS.group, PODGANGS.plural:
             return _review_child(PODGANGS, without_nulls(request.object), request, lambda _: ())
@@ -74,11 +85,12 @@ def review(
 
 def _review_set(request: AdmissionRequest, lookup: Lookup, settings: Settings) -> AdmissionAnswer:
     old_json = None if request.old is None else default_podcliqueset(request.old)
-    new_json = default_podcliqueset(request.object or {}, old_json)
+    new_json = default_podcliqueset(request.object or {}, old_json, default_delay=settings.default_delay)
     new = read(PODCLIQUESETS, new_json)
     old: Reading[PodCliqueSet] = Reading(object=None) if old_json is None else read(PODCLIQUESETS, old_json)
-    shape = new_errors(new.errors, old.errors)
-    if new.object is None:
+    before = (*old.errors, *(() if old_json is None else spec_errors(old_json)))
+    shape = new_errors((*new.errors, *spec_errors(new_json)), before)
+    if new.object is None or _is_beyond_limits(shape):
         return _answer(new_json, shape)
     if old.object is None:
         rules = validate_podcliqueset(new.object, settings, lookup.topology_binding)
@@ -115,10 +127,13 @@ def _review_child(
     if request.old is not None and request.old.get("spec") == new_json.get("spec"):
         return AdmissionAnswer(object=new_json)
     new = read(resource, new_json)
+    old = None if request.old is None else read(resource, without_nulls(request.old))
+    shape = new_errors(new.errors, old.errors if old is not None else ())
+    if _is_beyond_limits(shape):
+        return _answer(new_json, shape)
     errors = _joined(new.errors, tuple(rules(new.object)) if new.object is not None else ())
-    if request.old is None or not (errors or change_rule):
+    if old is None or not (errors or change_rule):
         return _answer(new_json, errors)
-    old = read(resource, without_nulls(request.old))
     if errors and old.object is not None:
         errors = new_errors(errors, _joined(old.errors, tuple(rules(old.object))))
     if change_rule is not None and new.object is not None and old.object is not None:
@@ -126,8 +141,8 @@ def _review_child(
     return _answer(new_json, errors)
 
 
-def _of_training(lookup: Lookup, rule: Callable[[Any, Any, str], Iterable[FieldError]]) -> ChangeRule:
-    """A rule for children of training sets: it needs the name of the set.
+def _of_set(lookup: Lookup, rule: Callable[[Any, Any, PodCliqueSet], Iterable[FieldError]]) -> ChangeRule:
+    """A rule for children that depends on their set.
 
     The set is found through the owner that the child had: a write that also takes the owner away is not let off.
     """
@@ -137,24 +152,59 @@ def _of_training(lookup: Lookup, rule: Callable[[Any, Any, str], Iterable[FieldE
         if owner is None or lookup.owner_set is None:
             return ()
         pcs = lookup.owner_set(old.metadata.namespace, owner)
-        if pcs is None or pcs.spec.workload_type != WorkloadType.TRAINING:
-            return ()
-        return rule(old, new, pcs.metadata.name)
+        return () if pcs is None else rule(old, new, pcs)
 
     return errors
 
 
+def _clique_changes(settings: Settings, old: PodClique, new: PodClique, pcs: PodCliqueSet) -> Iterator[FieldError]:
+    if pcs.spec.workload_type == WorkloadType.TRAINING:
+        yield from training_clique_changes(old, new, pcs.metadata.name)
+    elif new.spec.replicas > old.spec.replicas:
+        # By the labels that it had: a write that also takes them away is not let off.
+        scaled = msgspec.structs.replace(new, metadata=old.metadata)
+        too_many = tuple(clique_budget_errors(scaled, pcs, settings.objects_per_set))
+        yield from too_many or scaled_clique_byte_errors(scaled, pcs)
+
+
+def _group_changes(
+    settings: Settings, old: PodCliqueScalingGroup, new: PodCliqueScalingGroup, pcs: PodCliqueSet
+) -> Iterator[FieldError]:
+    if pcs.spec.workload_type == WorkloadType.TRAINING:
+        yield from training_group_changes(old, new, pcs.metadata.name)
+    elif new.spec.replicas > old.spec.replicas:
+        scaled = msgspec.structs.replace(new, metadata=old.metadata)
+        yield from group_budget_errors(scaled, pcs, settings.objects_per_set)
+
+
 def _joined(first: tuple[FieldError, ...], second: tuple[FieldError, ...]) -> tuple[FieldError, ...]:
     """All errors; but a place that the first blame is not blamed by the second too, nor is what lies inside it."""
-    blamed = tuple(error.path for error in first)
-    inside = tuple(path + separator for path in blamed for separator in ".[")
-    return first + tuple(e for e in second if e.path not in blamed and not e.path.startswith(inside))
+    blamed = frozenset(error.path for error in first)
+    return first + tuple(e for e in second if blamed.isdisjoint(_around(e.path))) if blamed else second
+
+
+def _around(path: str) -> Iterator[str]:
+    """The path itself, and every place that it lies in."""
+    yield path
+    for separator in _SEPARATORS.finditer(path, 0, _LONGEST_PLACE):
+        yield path[: separator.start()]
+
+
+def _is_beyond_limits(errors: tuple[FieldError, ...]) -> bool:
+    """Is a list or a text larger than its limit? Then no rule is asked: their work is bounded by these limits."""
+    return any(error.kind in (ErrorKind.TOO_MANY, ErrorKind.TOO_LONG) for error in errors)
 
 
 def _answer(new: JsonObject, errors: tuple[FieldError, ...], warnings: tuple[str, ...] = ()) -> AdmissionAnswer:
     if errors:
-        return AdmissionAnswer(errors=errors)
-    return AdmissionAnswer(object=new, warnings=warnings)
+        return AdmissionAnswer(errors=_first_errors(errors))
+    return AdmissionAnswer(object=new, warnings=warnings[:MOST_WARNINGS])
+
+
+def _first_errors(errors: tuple[FieldError, ...]) -> tuple[FieldError, ...]:
+    if len(errors) <= MOST_ERRORS:
+        return errors
+    return (*errors[:MOST_ERRORS], invalid("spec", UNSHOWN, "there are more errors, not listed: correct these first"))
 
 
 def is_leaving(json: JsonObject | None) -> bool:

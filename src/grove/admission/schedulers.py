@@ -14,7 +14,7 @@ from grove.api.validation.ratchet import new_errors
 from grove.api.validation.settings import Settings
 from grove.backends.queues import QueueAsk, queue_asked, queue_complaint
 from grove.backends.registry import Backends
-from grove.backends.volcano import VOLCANO
+from grove.backends.volcano import VOLCANO, best_effort_cliques, best_effort_complaint
 
 FindQueue = Callable[[QueueAsk], Mirror | None]
 
@@ -29,6 +29,24 @@ def scheduler_errors(
 
 
 def scheduler_warnings(
+    old: PodCliqueSet | None, new: PodCliqueSet, settings: Settings, find_queue: FindQueue | None
+) -> Iterator[str]:
+    """What is allowed, and yet will not do what was asked for."""
+    yield from _unganged(old, new, settings)
+    yield from _missing_queue(old, new, settings, find_queue)
+
+
+def _unganged(old: PodCliqueSet | None, new: PodCliqueSet, settings: Settings) -> Iterator[str]:
+    if scheduler_of(new, settings) != VOLCANO or VOLCANO not in settings.schedulers:
+        return
+    was_here = old is not None and scheduler_of(old, settings) == VOLCANO
+    before = best_effort_cliques(old.spec) if old is not None and was_here else ()
+    cliques = best_effort_cliques(new.spec)
+    if not set(cliques) <= set(before):
+        yield f"spec.template.cliques: {best_effort_complaint(cliques)}"
+
+
+def _missing_queue(
     old: PodCliqueSet | None, new: PodCliqueSet, settings: Settings, find_queue: FindQueue | None
 ) -> Iterator[str]:
     """A queue of KAI may be made after the set that uses it."""

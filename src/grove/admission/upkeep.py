@@ -86,6 +86,8 @@ class Upkeep:
         self._failures = 0
         self._complaint = ""
         self.is_ready = False
+        self.trouble = ""
+        """What cannot be kept up, in words; it is tried again."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -111,6 +113,7 @@ class Upkeep:
         except TimeoutError:
             return self._back_off("nothing is known yet: may we list and watch the Secret and the configurations?")
         self._failures = 0
+        self.trouble = ""
         return seconds
 
     async def _look_after(self) -> float:
@@ -129,6 +132,7 @@ class Upkeep:
 
     def _back_off(self, why: str) -> float:
         self._failures += 1
+        self.trouble = why
         log.warning("webhooks cannot be kept up", why=why, failures=self._failures)
         longest = min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2.0 ** (self._failures - 1))
         return longest * (0.5 + self._random.random() / 2)

@@ -75,9 +75,9 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         ),
     },
     podclique.PodCliqueSpec: {
-        "roleName": _must("What the pods of this clique do; unique within the set."),
+        "roleName": _notes("What the pods of this clique do; unique within the set. Absent: the clique's name."),
         "podSpec": Notes("The pods of this clique: a core/v1 PodSpec.", is_required=True, kubernetes="PodSpec"),
-        "replicas": _must("How many pods."),
+        "replicas": _must("How many pods: 0, or at least minAvailable."),
         "minAvailable": _notes("How many of them it takes: to be scheduled at all, and to count as available."),
         "startsAfter": _notes("Cliques that must be up before this one starts."),
         "autoScalingConfig": _notes("Scales this clique by metrics; only outside of scaling groups."),
@@ -99,6 +99,14 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "updateEndedAt": _ENDED,
         "readyPodsSelectedToUpdate": _notes("Ready pods taken by the update."),
     },
+    podclique.PodFailure: {
+        "pod": _notes("Name of the pod."),
+        "container": _notes("The container that failed; absent if the pod was lost."),
+        "exitCode": _notes("Exit code of that container."),
+        "reason": _notes("The kubelet's reason, such as OOMKilled, or why the pod was lost."),
+        "message": _notes("Its termination message, at most 256 characters."),
+        "finishedAt": _notes("When it failed or was lost."),
+    },
     podclique.PodCliqueStatus: {
         "observedGeneration": _OBSERVED_GENERATION,
         "lastErrors": _LAST_ERRORS,
@@ -109,6 +117,8 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "scheduledReplicas": _must("Pods that have a node.", default=0),
         "wasAvailable": _notes("Whether the clique ever reached its minimum; never turns false again."),
         "succeededIndices": _notes("Indices of training pods that ended with exit code 0."),
+        "failedIndices": _notes("Indices of training pods that failed 6 times and are not tried any more."),
+        "firstFailure": _notes("The first pod that broke a training clique, while it is in breach."),
         "hpaPodSelector": _notes("Selects the pods of this clique, for autoscalers."),
         "conditions": _CONDITIONS,
         "currentPodCliqueSetGenerationHash": _notes("The set's templates that this clique has reached."),
@@ -235,22 +245,25 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
     podcliqueset.SetUpdateProgress: {
         "updateStartedAt": _STARTED,
         "updateEndedAt": _ENDED,
-        "updatedPodCliquesCount": _notes("Standalone cliques that are updated.", default=0),
+        "updatedPodCliquesCount": _notes("Standalone cliques that are updated and have their minimum.", default=0),
         "totalPodCliquesCount": _notes("Standalone cliques in all.", default=0),
-        "updatedPodCliqueScalingGroupsCount": _notes("Scaling groups that are updated.", default=0),
+        "updatedPodCliqueScalingGroupsCount": _notes(
+            "Scaling groups that are updated and have their minimum.", default=0
+        ),
         "totalPodCliqueScalingGroupsCount": _notes("Scaling groups in all.", default=0),
         "currentlyUpdating": _notes("The replicas whose turn it is."),
     },
     podcliqueset.CurrentlyUpdating: {
         "replicaIndex": _notes("The replica whose turn it is."),
         "updateStartedAt": _STARTED,
+        "wasAvailable": _notes("The replica was available when its turn began."),
     },
     podcliqueset.SetRollingUpdateProgress: {
         "updateStartedAt": _STARTED,
         "updateEndedAt": _ENDED,
         "currentlyUpdating": _notes("The replica whose turn it is."),
-        "updatedPodCliques": _notes("Standalone cliques that are updated."),
-        "updatedPodCliqueScalingGroups": _notes("Scaling groups that are updated."),
+        "updatedPodCliques": _notes("Standalone cliques that are updated and have their minimum."),
+        "updatedPodCliqueScalingGroups": _notes("Scaling groups that are updated and have their minimum."),
     },
     podcliqueset.PodCliqueSetStatus: {
         "observedGeneration": _OBSERVED_GENERATION,
@@ -278,7 +291,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "status": _notes("What is observed."),
     },
     scalinggroup.ScalingGroupSpec: {
-        "replicas": _must("How many group replicas.", default=1),
+        "replicas": _must("How many group replicas: 0, or at least minAvailable.", default=1),
         "minAvailable": _notes("How many group replicas it takes.", default=1),
         "cliqueNames": _must("Cliques that make up one group replica."),
     },
@@ -291,7 +304,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "updateStartedAt": _STARTED,
         "updateEndedAt": _ENDED,
         "podCliqueSetGenerationHash": _notes("The set's templates that this update leads to."),
-        "updatedPodCliquesCount": _notes("Cliques of the group that are updated.", default=0),
+        "updatedPodCliquesCount": _notes("Cliques of the group that are updated and have their minimum.", default=0),
         "totalPodCliquesCount": _notes("Cliques of the group in all.", default=0),
         "readyReplicaIndicesSelectedToUpdate": _notes("Ready group replicas taken by the update."),
     },
@@ -346,6 +359,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "phase": _must("How far the gang is.", enum=[str(p) for p in GangPhase]),
         "conditions": _CONDITIONS,
         "placementScore": _notes("How close together the pods are, from 0 to 1."),
+        "placedIncarnation": _notes("The incarnation in which every podgroup had its minimum on nodes."),
     },
     podgang.PodGang: {
         "spec": _must("Pods that are scheduled all or nothing."),
@@ -381,11 +395,12 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
     },
 }
 
+_PACK_DOMAIN = ".topologyConstraint.packDomain"
 _ON_CREATE = "packDomain is deprecated and refused in new sets: write pack.required"
 
 
 def _refused_on_create(field_path: str, holds_without: str) -> JsonObject:
-    """A rule on the whole object that holds for stored objects, or where the deprecated field is not used."""
+    """Return a rule that holds for stored objects, or where the deprecated field is not used."""
     return {
         "rule": f"oldSelf.hasValue() || {holds_without}",
         "optionalOldSelf": True,
@@ -402,14 +417,15 @@ def _without_pack_domain(at: str) -> str:
 # Rules over several fields, in CEL; admission checks the same in Python (`validation/`).
 RULES: dict[type[msgspec.Struct], list[JsonObject]] = {
     podcliqueset.PodCliqueSet: [
-        _refused_on_create(".spec.template", _without_pack_domain("self.spec.template")),
-        _refused_on_create(".spec.template.cliques", f"self.spec.template.cliques.all(c, {_without_pack_domain('c')})"),
+        # Items of this list have no key, so a rule inside cannot look at what was stored, nor a path name an item.
         _refused_on_create(
             ".spec.template.podCliqueScalingGroups",
             "!has(self.spec.template.podCliqueScalingGroups) || "
             f"self.spec.template.podCliqueScalingGroups.all(g, {_without_pack_domain('g')})",
         ),
     ],
+    podcliqueset.SetTemplate: [_refused_on_create(_PACK_DOMAIN, _without_pack_domain("self"))],
+    podcliqueset.CliqueTemplate: [_refused_on_create(_PACK_DOMAIN, _without_pack_domain("self"))],
     podcliqueset.TopologyConstraint: [
         {
             "rule": "has(self.pack) || has(self.packDomain)",
@@ -420,6 +436,7 @@ RULES: dict[type[msgspec.Struct], list[JsonObject]] = {
         {
             "rule": "!(has(self.packDomain) && has(self.pack) && has(self.pack.required))",
             "message": "packDomain is the old name of pack.required: write only pack.required",
+            "fieldPath": ".packDomain",
         },
     ],
     podcliqueset.PackConstraint: [

@@ -11,10 +11,14 @@ from grove.api.podcliqueset import StartupType, UpdateType, WorkloadType
 _GRACE_SECONDS = 30
 
 
-def default_podcliqueset(pcs: JsonObject, old: JsonObject | None = None) -> JsonObject:
+def default_podcliqueset(
+    pcs: JsonObject, old: JsonObject | None = None, *, default_delay: str | None = None
+) -> JsonObject:
     """The set with every default filled in; nulls become absent first, as an API server prunes them.
 
     `old` is the stored object of an update: a minimum left out there keeps its value, because minima never change.
+    `default_delay` is the terminationDelay of new Inference sets, as the installation sets it: one that is removed
+    later stays removed.
     """
     result: JsonObject = without_nulls(pcs)
     metadata = result.get("metadata", {})
@@ -27,6 +31,8 @@ def default_podcliqueset(pcs: JsonObject, old: JsonObject | None = None) -> Json
         spec["updateStrategy"] = {"type": UpdateType.ROLLING_RECREATE.value, **spec["updateStrategy"]}
     if isinstance(spec.get("template"), dict):
         spec["template"] = _template(spec["template"], spec["workloadType"], _minima(old))
+        if old is None and default_delay is not None:
+            spec["template"].setdefault("terminationDelay", default_delay)
     return {**result, "spec": spec}
 
 
@@ -58,15 +64,16 @@ def _clique(clique: Any, restart_policy: str, minima: dict[str, int]) -> Any:
     if not isinstance(clique, dict) or not isinstance(clique.get("spec"), dict):
         return clique
     spec: JsonObject = dict(clique["spec"])
-    # Zero pods mean one, but a minimum left out is taken from what was submitted: "replicas: 0" alone is refused.
-    submitted = spec.get("replicas", 1)
-    spec["replicas"] = 1 if submitted == 0 and isinstance(submitted, int) else submitted
+    if not spec.get("roleName") and isinstance(clique.get("name"), str):
+        spec["roleName"] = clique["name"]
+    submitted = spec.setdefault("replicas", 1)
     if isinstance(submitted, int):
+        # "replicas: 0" alone is rejected: a minimum never changes, so nobody but the user can say what it will be.
         spec.setdefault("minAvailable", _minimum(clique, submitted, minima))
     if isinstance(spec.get("podSpec"), dict):
         spec["podSpec"] = _pod_spec(spec["podSpec"], restart_policy)
     if isinstance(spec.get("autoScalingConfig"), dict):
-        spec["autoScalingConfig"] = {"minReplicas": submitted, **spec["autoScalingConfig"]}
+        spec["autoScalingConfig"] = {"minReplicas": submitted or spec.get("minAvailable"), **spec["autoScalingConfig"]}
     return {**clique, "spec": spec}
 
 
@@ -89,7 +96,8 @@ def _group(group: Any) -> Any:
         return group
     result: JsonObject = {"replicas": 1, "minAvailable": 1, **group}
     if isinstance(result.get("scaleConfig"), dict):
-        result["scaleConfig"] = {"minReplicas": result["replicas"], **result["scaleConfig"]}
+        first = result["replicas"] or result["minAvailable"]
+        result["scaleConfig"] = {"minReplicas": first, **result["scaleConfig"]}
     return result
 
 

@@ -23,15 +23,22 @@ _NANOSECONDS = {
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _MICROSECOND = timedelta(microseconds=1)
 _GREATEST = 2**63 - 1
+_LONGEST_TEXT = 64
 
 
 class DurationError(UserError, ValueError):
     """Not a Go duration: the user writes a number with a unit."""
 
 
-@lru_cache(maxsize=1024)
 def parse_duration(text: str) -> timedelta:
     """Raises `DurationError`, whose message says what to write instead."""
+    if len(text) > _LONGEST_TEXT:
+        raise DurationError(f"a duration has at most {_LONGEST_TEXT} characters, this one has {len(text)}")
+    return _parsed(text)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> timedelta:
     sign, body = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     nanoseconds = 0 if body == "0" else _nanoseconds(text, body)
     if nanoseconds > _GREATEST:

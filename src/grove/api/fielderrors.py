@@ -1,6 +1,8 @@
 """What is wrong with a field: where, of which kind, and what to do. The words are those of Kubernetes."""
 
+from collections.abc import Collection, Iterable
 from enum import StrEnum
+from itertools import islice
 
 import msgspec
 
@@ -33,6 +35,8 @@ _PHRASES = {
     ErrorKind.TOO_MANY: "Too many",
 }
 _WITHOUT_VALUE = frozenset({ErrorKind.REQUIRED, ErrorKind.FORBIDDEN, ErrorKind.TOO_LONG})
+_LISTED_NAMES = 10
+_LONGEST_QUOTE = 100
 # In place of a value that is not shown, whatever the kind of the error.
 UNSHOWN: object = object()
 
@@ -51,6 +55,12 @@ class FieldError(Wire):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
+
+    @property
+    def key(self) -> tuple[str, str, str, bytes]:
+        """Equal keys, equal errors. Other than errors, keys can be looked up in a set."""
+        value = b"" if self.bad_value is UNSHOWN else _encoded(self.bad_value)
+        return self.path, self.kind, self.detail, value
 
     @property
     def message(self) -> str:
@@ -92,8 +102,34 @@ def type_invalid(path: str, bad_value: object, detail: str) -> FieldError:
     return FieldError(path=path, kind=ErrorKind.TYPE_INVALID, detail=detail, bad_value=bad_value)
 
 
+def too_long(path: str, most: int) -> FieldError:
+    return FieldError(path=path, kind=ErrorKind.TOO_LONG, detail=f"may not be more than {most} bytes")
+
+
+def too_many(path: str, count: int, most: int) -> FieldError:
+    return FieldError(path=path, kind=ErrorKind.TOO_MANY, detail=f"must have at most {most} items", bad_value=count)
+
+
+def keys_of(errors: Iterable[FieldError]) -> frozenset[tuple[str, str, str, bytes]]:
+    return frozenset(error.key for error in errors)
+
+
+def shortened(text: str) -> str:
+    """A text of the user as part of a message: whatever its length, the message stays short."""
+    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "..."
+
+
+def listed(names: Collection[str]) -> str:
+    """Names as part of a message: the first few, and how many more."""
+    shown = ", ".join(shortened(name) for name in islice(names, _LISTED_NAMES))
+    more = len(names) - _LISTED_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
 def _shown(value: object) -> str:
-    if isinstance(value, Verbatim):
-        return str(value)
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 100 else text[:97] + "..."
+    return str(value) if isinstance(value, Verbatim) else shortened(_encoded(value).decode())
+
+
+def _encoded(value: object) -> bytes:
+    """JSON; a subclass of a text is as good as a text."""
+    return msgspec.json.encode(value, enc_hook=str)

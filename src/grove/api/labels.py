@@ -7,6 +7,8 @@ NAME = "app.kubernetes.io/name"
 COMPONENT = "app.kubernetes.io/component"
 
 PODCLIQUE = "grove.io/podclique"
+# On a pod that Volcano places: the PodClique that made it. Names return in a gang's next incarnation, uids do not.
+PODCLIQUE_UID = "grove.io/podclique-uid"
 PODGANG = "grove.io/podgang"
 BASE_PODGANG = "grove.io/base-podgang"
 SET_REPLICA_INDEX = "grove.io/podcliqueset-replica-index"
@@ -32,6 +34,8 @@ COMPONENT_AUTOSCALER = "pcs-hpa"
 COMPONENT_CLAIM = "resource-claim"
 COMPONENT_REVISION = "pcs-revision"
 COMPONENT_WEBHOOK = "webhook"
+# On the Secret of the webhook certificate: not the mark of a set's children, which is selected by and deleted in bulk.
+MANAGED_BY_WEBHOOKS = "grove-webhooks"
 
 TOPOLOGY_NAME = "grove.io/topology-name"
 RECONCILE_TRIGGER = "grove.io/reconcile-trigger"
@@ -41,6 +45,10 @@ DISABLE_PROTECTION = "grove.io/disable-managed-resource-protection"
 TEARDOWN = "grove.io/teardown"
 # On a PodGang: its units that were torn down to come back, and which of them are not back yet (JSON).
 RECREATION = "grove.io/recreation"
+# On a PodGang: the last names of indices that it does not reference any more, by clique (JSON). None is used again.
+LAST_POD_NAMES = "grove.io/last-pod-names"
+# On a PodGang: how often each clique was scaled to zero after it ran (JSON): its next pods name another group.
+ZERO_COUNTS = "grove.io/zero-counts"
 # On a PodClique that was made anew while its gang waited for its first placement: the life that it is placed with.
 GANG_LIFE = "grove.io/gang-life"
 # On a PodGroup of kube-scheduler that is not right below its gang's root: the name of that root.
@@ -51,7 +59,7 @@ ASKED_FIELDS = "grove.io/asked-fields"
 FAILURES = "grove.io/consecutive-failures"
 
 SET_FINALIZER = "grove.io/podcliqueset.grove.io"
-# Older objects carry these; we strip them, see docs/architecture.md.
+# Older objects carry these; we strip them, see docs/how-to/migrate.md.
 GROUP_FINALIZER = "grove.io/podcliquescalinggroup.grove.io"
 CLIQUE_FINALIZER = "grove.io/podclique.grove.io"
 

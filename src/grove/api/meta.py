@@ -13,6 +13,9 @@ Uid = NewType("Uid", str)
 
 JsonObject = dict[str, Any]
 
+# Most of what a large object is made of.
+_LEAVES = frozenset({str, int, bool, float})
+
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -26,6 +29,26 @@ class OwnerReference(Wire):
     uid: Uid = Uid("")
     controller: bool = False
     block_owner_deletion: bool = False
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+
+class OwnerKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The identity of a controlling owner, and the only thing by which ownership is decided.
+
+    Owners never reach across namespaces, so the namespace is that of the dependent. Anybody can write the uid of a
+    foreign object into an owner reference; only the whole key, compared with `Resource.owner_key` of an object that
+    exists, says whose a dependent is.
+    """
+
+    namespace: str
+    group: str
+    kind: str
+    # The uid says which object of this name. Garbage collectors and the authorizer look owners up by their name.
+    name: str
+    uid: Uid
 
 
 class ObjectMeta(Wire):
@@ -48,11 +71,19 @@ class ObjectMeta(Wire):
         return self.deletion_timestamp is not None
 
     @property
-    def controller_uid(self) -> Uid | None:
-        """The uid of the owner that manages this object; owners are found by uid, never by name."""
+    def controller(self) -> OwnerKey | None:
+        """Return the key of the owner that manages this object, or None if no owner reference is the controller's."""
+        owner = self.controller_reference
+        if owner is None:
+            return None
+        return OwnerKey(namespace=self.namespace, group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid)
+
+    @property
+    def controller_reference(self) -> OwnerReference | None:
+        """Return the controller as the object names it: a claim, until the object that it names was looked up."""
         for owner in self.owner_references:
             if owner.controller:
-                return owner.uid
+                return owner
         return None
 
 
@@ -111,7 +142,7 @@ def to_wire(value: msgspec.Struct) -> JsonObject:
 def without_nulls(value: Any) -> Any:
     """JSON without its null fields, as an API server prunes them: charts render a null for what is not set."""
     if isinstance(value, dict):
-        return {k: without_nulls(v) for k, v in value.items() if v is not None}
+        return {k: v if type(v) in _LEAVES else without_nulls(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):
-        return [without_nulls(v) for v in value]
+        return [v if type(v) in _LEAVES else without_nulls(v) for v in value]
     return value

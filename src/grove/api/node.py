@@ -19,5 +19,14 @@ class Node(Wire):
 
     @property
     def ready_since(self) -> datetime | None:
+        return self._changed_at if self.is_ready else None
+
+    @property
+    def unready_since(self) -> datetime | None:
+        """None: it is ready. A node that never reported is not ready since it was made."""
+        return None if self.is_ready else self._changed_at or self.metadata.creation_timestamp
+
+    @property
+    def _changed_at(self) -> datetime | None:
         condition = find_condition(self.status.conditions, "Ready")
-        return condition.last_transition_time if condition is not None and self.is_ready else None
+        return condition.last_transition_time if condition is not None else None

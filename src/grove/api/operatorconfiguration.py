@@ -18,6 +18,7 @@ import yaml
 
 from grove.api.durations import DurationError, parse_duration
 from grove.api.fielderrors import FieldError, forbidden, invalid, not_supported, required
+from grove.api.limits import OBJECTS_PER_SET
 from grove.api.meta import Wire
 from grove.api.validation.syntax import dns_subdomain_complaint
 from grove.errors import UserError
@@ -30,6 +31,8 @@ LOG_LEVELS = ("debug", "info", "error")
 LOG_FORMATS = ("json", "text")
 MANUAL = "manual"
 PROVISION_MODES = ("auto", MANUAL)
+IGNORE = "Ignore"
+WAIT = "Wait"
 
 
 class ConfigurationError(UserError):
@@ -131,11 +134,33 @@ class Authorizer(Wire):
 
 class TopologyAwareScheduling(Wire):
     enabled: bool = False
+    # What becomes of new gangs of a set whose ClusterTopologyBinding, or a level of it, vanished.
+    on_missing_binding: str = IGNORE
+
+
+class MassOutage(Wire):
+    """While more than so many percent of the nodes, and at least 3, are not ready, nothing is torn down."""
+
+    enabled: bool = True
+    threshold: int = 55
+    max_hold: str = "30m"
 
 
 class GangTermination(Wire):
-    # While more than 55 % of the nodes, and at least 3, are not ready, nothing is torn down.
+    mass_outage: MassOutage = MassOutage()
+    # Of an earlier version: false means `massOutage.enabled: false`.
     hold_in_mass_outage: bool = True
+    # Written into new Inference sets without a terminationDelay; None: they have none.
+    default_delay: str | None = None
+
+    @property
+    def is_holding(self) -> bool:
+        return self.mass_outage.enabled and self.hold_in_mass_outage
+
+
+class Limits(Wire):
+    # Pods, PodCliques, PodCliqueScalingGroups, PodGangs and Services of one set.
+    objects_per_set: int = OBJECTS_PER_SET
 
 
 class Network(Wire):
@@ -171,6 +196,7 @@ class OperatorConfiguration(Wire):
     authorizer: Authorizer = Authorizer()
     gang_termination: GangTermination = GangTermination()
     topology_aware_scheduling: TopologyAwareScheduling = TopologyAwareScheduling()
+    limits: Limits = Limits()
     network: Network = Network()
     scheduler: Scheduler = Scheduler()
 
@@ -236,7 +262,12 @@ def _errors(configuration: OperatorConfiguration) -> Iterator[FieldError]:
     yield from _server_errors(configuration.server)
     yield from _debugging_errors(configuration.debugging)
     yield from _controller_errors(configuration.controllers)
+    if configuration.limits.objects_per_set <= 0:
+        yield invalid("limits.objectsPerSet", configuration.limits.objects_per_set, "must be greater than 0")
     yield from _scheduler_errors(configuration.scheduler)
+    yield from _termination_errors(configuration.gang_termination)
+    on_missing = configuration.topology_aware_scheduling.on_missing_binding
+    yield from _supported("topologyAwareScheduling.onMissingBinding", on_missing, (IGNORE, WAIT))
     if configuration.network.auto_mnnvl_enabled:
         yield forbidden("network.autoMNNVLEnabled", "compute domains come later: write false, or leave it out")
 
@@ -332,6 +363,23 @@ def _controller_errors(controllers: Controllers) -> Iterator[FieldError]:
         if syncs.concurrent_syncs <= 0:
             path = f"controllers.{key}.concurrentSyncs"
             yield invalid(path, syncs.concurrent_syncs, "must be greater than 0")
+
+
+def _termination_errors(termination: GangTermination) -> Iterator[FieldError]:
+    path, outage = "gangTermination", termination.mass_outage
+    if not 1 <= outage.threshold <= 100:
+        yield invalid(f"{path}.massOutage.threshold", outage.threshold, "must be a percentage between 1 and 100")
+    yield from _span_errors(f"{path}.massOutage.maxHold", outage.max_hold)
+    if termination.default_delay is not None:
+        yield from _span_errors(f"{path}.defaultDelay", termination.default_delay)
+
+
+def _span_errors(path: str, text: str) -> Iterator[FieldError]:
+    try:
+        if parse_duration(text) <= timedelta(0):
+            yield invalid(path, text, "must be longer than 0")
+    except DurationError as error:
+        yield invalid(path, text, str(error))
 
 
 def _scheduler_errors(scheduler: Scheduler) -> Iterator[FieldError]:

@@ -26,6 +26,7 @@ class PodSpec(Wire):
 class TerminatedState(Wire):
     exit_code: int = 0
     reason: str = ""
+    message: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -57,6 +58,7 @@ class ContainerStatus(Wire):
 class PodStatus(Wire):
     phase: str = "Pending"
     reason: str = ""
+    message: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
@@ -123,6 +125,28 @@ def pod_started_at(pod: Pod) -> datetime | None:
     started = [(s.running and s.running.started_at) or (s.terminated and s.terminated.started_at) for s in states]
     found = [instant for instant in started if instant]
     return max(found) if found and len(found) == len(states) else None
+
+
+def first_started_at(pod: Pod) -> datetime | None:
+    """When its first regular container started for the first time, as far as its status still tells; None: not yet."""
+    states = [state for status in pod.status.container_statuses for state in (status.state, status.last_state)]
+    runs = [run for state in states for run in (state.running, state.terminated) if run is not None]
+    return min((run.started_at for run in runs if run.started_at is not None), default=None)
+
+
+def count_failed_runs(pod: Pod) -> int:
+    """How often the container that was restarted in place most often has failed.
+
+    Under `restartPolicy: OnFailure` a container is restarted only after it failed, so every restart was a failed run.
+    """
+    return max(map(_count_failed_runs, pod.status.container_statuses), default=0)
+
+
+def _count_failed_runs(status: ContainerStatus) -> int:
+    last = status.state.terminated or status.last_state.terminated
+    if last is None or last.exit_code == 0:
+        return 0
+    return status.restart_count + (status.state.running is None)
 
 
 def pod_finished_at(pod: Pod) -> datetime | None:

@@ -43,6 +43,17 @@ class CliqueRollingUpdateProgress(Wire):
     ready_pods_selected_to_update: PodsSelectedToUpdate | None = None
 
 
+class PodFailure(Wire):
+    """The first pod that broke a training clique. Stored, because the pod may be gone when somebody asks."""
+
+    pod: str
+    container: str = ""
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    finished_at: datetime | None = None
+
+
 class PodCliqueStatus(Wire):
     observed_generation: int | None = None
     last_errors: tuple[LastError, ...] = ()
@@ -54,6 +65,10 @@ class PodCliqueStatus(Wire):
     # Sticky: once available, true for the rest of this object's life (spec/gang-termination.md).
     was_available: bool = False
     succeeded_indices: tuple[int, ...] = ()
+    # Of a training set: indices that failed again and again and are not tried any more.
+    failed_indices: tuple[int, ...] = ()
+    # Of a training set, while it is in breach.
+    first_failure: PodFailure | None = None
     hpa_pod_selector: str | None = None
     conditions: tuple[Condition, ...] = ()
     current_pod_clique_set_generation_hash: str | None = None

@@ -112,6 +112,11 @@ class CliqueTemplate(Wire):
     resource_sharing: tuple[CliqueResourceSharing, ...] = ()
     spec: PodCliqueSpec = PodCliqueSpec()
 
+    @property
+    def role_name(self) -> str:
+        """What its pods do; absent it is the clique's name. Admission may not have filled it in."""
+        return self.spec.role_name or self.name
+
 
 class GroupConfig(Wire):
     """`podCliqueScalingGroups[]`: cliques that scale together, as one unit per group replica."""
@@ -176,6 +181,8 @@ class SetUpdateProgress(Wire):
 class CurrentlyUpdating(Wire):
     replica_index: int
     update_started_at: datetime
+    # None: the turn was begun by a version that did not store it.
+    was_available: bool | None = None
 
 
 class SetRollingUpdateProgress(Wire):

@@ -50,6 +50,8 @@ class PodGangStatus(Wire):
     phase: str | None = None
     conditions: tuple[Condition, ...] = ()
     placement_score: float | None = None
+    # The incarnation in which the gang was scheduled; it stays when pods are lost, and ends with that incarnation.
+    placed_incarnation: str | None = None
 
 
 class PodGang(Wire):

@@ -35,13 +35,20 @@ class ConditionType(Documented):
     # PodCliqueSet
     TOPOLOGY_LEVELS_UNAVAILABLE = "TopologyLevelsUnavailable", "a topology constraint names a domain nobody defines"
     FIELDS_NOT_CARRIED_OUT = "FieldsNotCarriedOut", "the set uses fields this version accepts but does not act on"
-    CANNOT_BE_CARRIED_OUT = "CannotBeCarriedOut", "part of the set cannot be made; lastErrors and the message say why"
+    RECONCILE_FAILED = "ReconcileFailed", "the set is invalid, or a write keeps failing; the message says what to do"
     GANG_SCHEDULING_UNAVAILABLE = (
         "GangSchedulingUnavailable",
-        "the scheduler does not place the set as gangs, or not as it asks; the message says why and what to do",
+        "the scheduler cannot place the set as gangs; the message says why and what to do",
+    )
+    SCHEDULER_LIMITED = (
+        "SchedulerLimited",
+        "the scheduler places the set as gangs, but does not do all that it asks; the message says what",
     )
     TEARDOWN_HELD = "TeardownHeld", "a due teardown waits because most nodes are not ready"
-    UPDATE_STALLED = "UpdateStalled", "an update does not go on; the reason and the message say what it waits for"
+    UPDATE_STALLED = (
+        "UpdateStalled",
+        "an update does not go on; the reason and the message say what it waits for, and what to do",
+    )
     FAILED = "Failed", "a training set failed for good; the reason says which limit it hit"
     # PodGang
     INITIALIZED = "Initialized", "every pod the gang needs exists and is referenced"
@@ -64,9 +71,10 @@ class Reason(Documented):
     # MinAvailableBreached, clique
     SUFFICIENT_READY_PODS = "SufficientReadyPods", "at least minAvailable pods are ready"
     NEVER_AVAILABLE = "NeverAvailable", "the minimum was not reached yet, so nothing was lost"
+    SCALED_TO_ZERO = "ScaledToZero", "it was scaled to zero: it asks for no pods, so none can be missing"
     UPDATE_IN_PROGRESS = "UpdateInProgress", "an update replaces pods; availability is judged when it ends"
     INSUFFICIENT_READY_PODS = "InsufficientReadyPods", "the clique was available and fell below minAvailable"
-    POD_FAILED = "PodFailed", "a training pod failed and the rest does not reach minAvailable"
+    POD_FAILED = "PodFailed", "a training pod failed and the rest does not reach minAvailable, or has ended"
     # MinAvailableBreached, group
     SUFFICIENT_AVAILABLE_REPLICAS = (
         "SufficientAvailablePodCliqueScalingGroupReplicas",
@@ -78,7 +86,14 @@ class Reason(Documented):
     )
     REPLICA_STATE_UNKNOWN = "ReplicaStateUnknown", "too many group replicas are missing or in doubt to tell"
     GANG_TERMINATION_ACTIVE = "GangTerminationActive", "a set replica is being torn down and made anew"
-    # PodsRefused, CannotBeCarriedOut
+    # ReconcileFailed: a write that has failed for a minute, by what the server answered
+    WRITE_REJECTED = "WriteRejected", "the API server rejects a write; the message has its words"
+    WRITE_CONFLICT = "WriteConflict", "an object changes again and again before the operator's write arrives"
+    TOO_LARGE = "TooLarge", "an object is larger than the API server or etcd accepts"
+    THROTTLED = "Throttled", "the API server asks for patience again and again"
+    SERVER_ERROR = "ServerError", "the API server, etcd or an admission webhook fails"
+    NO_ANSWER = "NoAnswer", "the API server does not answer"
+    # PodsRefused, ReconcileFailed
     QUOTA_EXCEEDED = "QuotaExceeded", "a resource quota leaves no room"
     CREATE_REFUSED = "CreateRefused", "the API server refused to create an object; the message has its words"
     NAME_TAKEN = "NameTaken", "an object that is not ours has the name we need"
@@ -86,12 +101,17 @@ class Reason(Documented):
     PODS_ACCEPTED = "PodsAccepted", "the API server accepts the pods again"
     GAVE_PODS_BACK = "GavePodsBack", "the gang stayed below its minima, returned its waiting pods and tries again later"
     INVALID_SPEC = "InvalidSpec", "the set breaks a rule; nothing is changed until it is corrected"
+    OBJECT_BUDGET_EXCEEDED = (
+        "ObjectBudgetExceeded",
+        "the set asks for more objects than one set may have; nothing is created beyond that",
+    )
     # FieldsNotCarriedOut
     NOT_CARRIED_OUT_YET = "NotCarriedOutYet", "the message names each field and what happens instead"
     # GangSchedulingUnavailable
-    NO_GANG_SCHEDULING = "NoGangScheduling", "part of what makes a gang is not carried out by the scheduler"
+    NO_GANG_SCHEDULING = "NoGangScheduling", "the scheduler does not place the pods of a gang all or nothing"
+    NOT_OFFERED = "NotOffered", "something that the scheduler needs is missing, such as a queue, so no pod is made"
+    # SchedulerLimited
     NOT_AS_ASKED = "NotAsAsked", "the scheduler places the set as gangs, but not in all as it asks"
-    NOT_OFFERED = "NotOffered", "something that the set names is missing, such as a queue, so no pod is made"
     # TeardownHeld
     MASS_OUTAGE = "MassOutage", "more than 55 % of the nodes, and at least 3, are not ready"
     # UpdateStalled
@@ -122,8 +142,8 @@ class Reason(Documented):
     MINIMUM_LOST = "MinimumLost", "a pod group was ready and fell below its minimum; the message names it"
     # SchedulerTopologyDrift
     IN_SYNC = "InSync", "every scheduler's topology equals the binding"
-    DRIFT = "Drift", "a scheduler's topology differs from the binding"
-    TOPOLOGY_NOT_FOUND = "TopologyNotFound", "a scheduler named by the binding has no such topology"
+    DRIFT = "Drift", "a scheduler's topology differs from the binding, or does not exist"
+    TOPOLOGY_NOT_FOUND = "TopologyNotFound", "the binding names a scheduler that is not enabled or has no topology"
     # PodScheduled
     UNSCHEDULABLE = "Unschedulable", "no node fits; the message names the constraint that binds"
     SCHEDULING_GATED = "SchedulingGated", "a scheduling gate holds the pod"
@@ -174,7 +194,10 @@ class EventReason(Documented):
         "MinAvailableBreached",
         "a clique or group fell below its minimum; the message has the deadline",
     )
-    MIN_AVAILABLE_RESTORED = "MinAvailableRestored", "a clique or group that was below its minimum is available again"
+    MIN_AVAILABLE_RESTORED = (
+        "MinAvailableRestored",
+        "a clique or group that was below its minimum is available again, or was scaled to zero",
+    )
     ALL_SCHEDULED_REPLICAS_LOST = "AllScheduledReplicasLost", "everything that had a node lost it"
     TEARDOWN_HELD = "TeardownHeld", "a due teardown waits because most nodes are not ready"
     # Updates
@@ -187,10 +210,11 @@ class EventReason(Documented):
     CREATE_REFUSED = "CreateRefused", "the API server refused to create an object; the message has its words"
     NAME_TAKEN = "NameTaken", "an object that is not ours has the name we need: rename one of the two"
     FIELDS_NOT_CARRIED_OUT = "FieldsNotCarriedOut", "the set uses fields this version accepts but does not act on"
-    CANNOT_BE_CARRIED_OUT = "CannotBeCarriedOut", "part of the set cannot be made; the message says why"
+    RECONCILE_FAILED = "ReconcileFailed", "the set is invalid, or a write keeps failing; the message says what to do"
     # Training
     POD_CLIQUE_FAILED = "PodCliqueFailed", "a clique of a training set is below its minimum"
-    REPLICA_RESTARTING = "ReplicaRestarting", "a training replica is restarted; the message counts"
+    INDEX_GIVEN_UP = "IndexGivenUp", "a training pod above the minimum failed 6 times; its index is not tried any more"
+    REPLICA_RESTARTING = "ReplicaRestarting", "a training replica is restarted; the message counts and says what failed"
     MAX_RESTARTS_EXCEEDED = "MaxRestartsExceeded", "the restart budget is used up; the set fails"
     MAX_RUNTIME_EXCEEDED = "MaxRuntimeExceeded", "the set ran longer than maxRuntime; the set fails"
     WORKLOAD_SUCCEEDED = "WorkloadSucceeded", "every replica of a training set completed"
@@ -217,8 +241,10 @@ class FindingReason(Documented):
     SCHEDULER_NOT_TOLD = "SchedulerNotTold", "what the scheduler reads of the gang is not written yet"
     NOT_OFFERED = "NotOffered", "something that the gang names is missing, such as a queue or a topology"
     EXTRAS_WAIT = "ExtrasWait", "pods above the minimum wait until the minimum, and that of scaled gangs, had its turn"
-    NOT_AS_A_GANG = "NotAsAGang", "the scheduler does not carry out all that the gang asks for; the message says what"
+    NOT_AS_A_GANG = "NotAsAGang", "the scheduler does not place the gang all or nothing; the message says why"
+    NOT_AS_ASKED = "NotAsAsked", "the scheduler does not do all that the set asks of it; the message says what"
     DOES_NOT_FIT = "DoesNotFit", "the scheduler found no room for the gang; the message has its words"
+    WAITS_FOR_QUEUE = "WaitsForQueue", "the gang is not let into its queue yet, so the scheduler looks for no node"
     PODS_REFUSED = "PodsRefused", "the API server refuses pods; they are tried again later"
     NAME_TAKEN = "NameTaken", "an object that is not ours has the name we need"
     CREATE_REFUSED = "CreateRefused", "the API server refused to create an object"
@@ -227,6 +253,7 @@ class FindingReason(Documented):
     TEARDOWN_UNFINISHED = "TeardownUnfinished", "a teardown that was begun finishes before the unit comes back"
     NAME_STILL_LEAVING = "NameStillLeaving", "the old object of this name is still being deleted"
     INVALID_SET = "InvalidSet", "the set breaks a rule, so nothing is changed until it is corrected"
+    OBJECT_BUDGET_EXCEEDED = "ObjectBudgetExceeded", "the set asks for more objects than one set may have"
     UNATTENDED = "Unattended", "nobody has acted on the set since it was created, or deleted: no operator runs"
     BEING_DELETED = "BeingDeleted", "somebody deleted the object and it is on its way out"
     HELD_BY_FINALIZER = "HeldByFinalizer", "another controller's finalizer keeps an object that was deleted"

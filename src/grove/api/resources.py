@@ -7,7 +7,7 @@ import msgspec
 from grove.api.controllerrevision import ControllerRevision
 from grove.api.event import Event
 from grove.api.lease import Lease
-from grove.api.meta import HasMetadata, ObjectMeta, Wire
+from grove.api.meta import HasMetadata, ObjectMeta, OwnerKey, Wire
 from grove.api.mirror import Mirror
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
@@ -49,6 +49,12 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    def owner_key(self, metadata: ObjectMeta) -> OwnerKey:
+        """Return the key that the objects controlled by this one have as their `ObjectMeta.controller`."""
+        return OwnerKey(
+            namespace=metadata.namespace, group=self.group, kind=self.kind, name=metadata.name, uid=metadata.uid
+        )
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The URL path of the collection, or of one object, or of its subresource."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
@@ -82,6 +88,7 @@ TOPOLOGY_BINDINGS = Resource(
 PODS = Resource(group="", version="v1", plural="pods", kind="Pod", view=Pod)
 SERVICES = Resource(group="", version="v1", plural="services", kind="Service", view=Service)
 NODES = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False, view=Object)
+NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False, view=Object)
 EVENTS = Resource(group="", version="v1", plural="events", kind="Event", view=Event)
 RESOURCE_QUOTAS = Resource(group="", version="v1", plural="resourcequotas", kind="ResourceQuota", view=Object)
 PRIORITY_CLASSES = Resource(

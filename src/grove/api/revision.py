@@ -9,10 +9,14 @@ from typing import Any
 
 import msgspec
 
+from grove.api import names
 from grove.api.controllerrevision import ControllerRevision
 from grove.api.meta import JsonObject, Wire, to_wire
 from grove.api.podcliqueset import CliqueTemplate, SetTemplate
 from grove.api.template_hash import canonical_template
+
+# Far below what the API server can store, far above what a set can reach.
+LARGEST_NUMBER = 2**53
 
 
 class CliqueRevision(Wire):
@@ -66,13 +70,20 @@ def draw_revision(template: SetTemplate, hashes: Mapping[str, str], generation_h
     )
 
 
-def read_revision(stored: ControllerRevision) -> Revision | None:
-    """None: somebody else's, or damaged. Nothing is decided by it."""
+def read_revision(stored: ControllerRevision, set_name: str) -> Revision | None:
+    """Return a revision of this set, or None: damaged, or under a name that the set does not give. It decides nothing.
+
+    Names are unique, so no two revisions of a set have one hash. A number from which nobody can count on is read as the
+    lowest: then the revision gets a new one.
+    """
     try:
         template = msgspec.convert((stored.data or {}).get("template"), RevisionTemplate)
     except msgspec.ValidationError:
         return None
-    return Revision(number=stored.revision, object=stored, template=template)
+    if stored.metadata.name != names.revision(set_name, template.generation_hash):
+        return None
+    number = stored.revision if 0 < stored.revision <= LARGEST_NUMBER else 0
+    return Revision(number=number, object=stored, template=template)
 
 
 def revision_data(template: RevisionTemplate) -> JsonObject:
@@ -130,7 +141,8 @@ def makes_same_pods(template: SetTemplate, revision: RevisionTemplate) -> bool:
     before = with_templates(template, revision)
     if {clique.name for clique in revision.cliques} != {clique.name for clique in template.cliques}:
         return False
-    return _canonical(before) == _canonical(template)
+    # Nearly always they are equal as they are, which is found out much faster.
+    return before == template or _canonical(before) == _canonical(template)
 
 
 def _canonical(template: SetTemplate) -> dict[str, bytes]:

@@ -76,6 +76,9 @@ class CliqueAsk(Value):
     newest_placed_at: datetime | None = None
     # The group replica that it is a member of (`<set>-<i>-<group>-<j>`), or "".
     group_replica: str = ""
+    pod_spec: JsonObject = {}
+    # A pod of it was made before pods carried the uid of their PodClique as a label.
+    has_unlabelled: bool = False
 
 
 class GangAsk(Value):
@@ -86,7 +89,7 @@ class GangAsk(Value):
     cliques: tuple[CliqueAsk, ...]
     # The scheduler's own topology that the ClusterTopologyBinding refers to; "": the one named like the binding.
     topology_reference: str = ""
-    # False: its binding is gone, so what was written about its topology stays written.
+    # False: its binding, or a level of it, is gone.
     is_topology_known: bool = True
 
     @property
@@ -134,6 +137,8 @@ class Said(Value):
     message: str
     reason: str = ""
     clique: str = ""
+    # The gang waits for its queue: the scheduler has not looked for nodes.
+    is_queued: bool = False
 
 
 class MirrorPlan(Value):
@@ -145,7 +150,9 @@ class MirrorPlan(Value):
     # Why no gate of the gang may go yet; "": all that its pods need is there.
     waits: str = ""
     said: tuple[Said, ...] = ()
-    # What of the gang this scheduler does not carry out, in words.
+    # Why the scheduler does not place the gang all or nothing, in words.
+    gangless: tuple[str, ...] = ()
+    # What else the set asks for and this scheduler does not do, in words.
     unmet: tuple[str, ...] = ()
 
 

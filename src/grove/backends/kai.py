@@ -92,8 +92,8 @@ class KaiBackend:
 
     def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]]) -> MirrorPlan:
         current = current_podgroup(ask.gang, KAI_PODGROUPS, found)
-        if current is not None and not ask.is_topology_known:
-            ask = msgspec.structs.replace(ask, topology_reference=_written_topology(current))
+        if not ask.is_topology_known:
+            ask = _without_lost_topology(ask, current)
         plan = plan_podgroup(ask, found, _design(ask, current), tuple(_said(current)))
         if plan.waits or not _lacks_topology_name(ask):
             return msgspec.structs.replace(plan, unmet=(*plan.unmet, *_kept_queue(ask, current)))
@@ -157,6 +157,27 @@ def _constraint(constraint: GangTopologyConstraint | None, topology: str) -> Jso
 def _topology_name(ask: GangAsk) -> str:
     annotations = ask.gang.metadata.annotations
     return ask.topology_reference or annotations.get(labels.TOPOLOGY_NAME) or annotations.get(TOPOLOGY, "")
+
+
+def _without_lost_topology(ask: GangAsk, current: Mirror | None) -> GangAsk:
+    """Return the question without constraints that KAI cannot resolve.
+
+    The Topology that is named like a binding is made from it and goes with it, and KAI places no pod of a PodGroup
+    whose Topology or level does not exist. One that somebody else made stays, and so does what was written about it.
+    """
+    written = _written_topology(current) if current is not None else ""
+    if written and written != ask.gang.metadata.annotations.get(labels.TOPOLOGY_NAME):
+        return msgspec.structs.replace(ask, topology_reference=written)
+    spec = msgspec.structs.replace(
+        ask.gang.spec,
+        topology_constraint=None,
+        topology_constraint_group_configs=tuple(
+            msgspec.structs.replace(one, topology_constraint=None)
+            for one in ask.gang.spec.topology_constraint_group_configs
+        ),
+        podgroups=tuple(msgspec.structs.replace(one, topology_constraint=None) for one in ask.gang.spec.podgroups),
+    )
+    return msgspec.structs.replace(ask, gang=msgspec.structs.replace(ask.gang, spec=spec))
 
 
 def _written_topology(current: Mirror) -> str:

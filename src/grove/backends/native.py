@@ -28,7 +28,7 @@ class PlainBackend:
     def __init__(self, name: str, *, reads_gangs: bool, why: str = "") -> None:
         self.name = name
         # All that it ever tells of a gang.
-        self.nothing = MirrorPlan(unmet=(why,) if why else ())
+        self.nothing = MirrorPlan(gangless=(why,) if why else ())
         self.can = Can(
             gang=reads_gangs,
             several_groups=reads_gangs,

@@ -1,6 +1,6 @@
 """Kubernetes' own gangs: PodGroup and CompositePodGroup of `scheduling.k8s.io`, read by kube-scheduler.
 
-What is said here follows from how kube-scheduler 1.37 behaves (docs/schedulers.md, "Native gangs"):
+What is said here follows from how kube-scheduler 1.37 behaves (docs/how-to/choose-a-scheduler.md, "Native gangs"):
 
 * Cliques that are placed together are leaves of one root, whose every leaf must reach its minimum. A gang of one clique
   needs no root. Without CompositePodGroup all of it is one group.
@@ -102,7 +102,7 @@ class Drawing:
         self._delete: list[MirrorDelete] = []
         self._wanted: set[tuple[str, str]] = set()
         self._missing: list[str] = []
-        self._unmet: list[str] = []
+        self._gangless: list[str] = []
         self._keys = _Keys(self._gang) if features.topology else _Keys(None)
 
     def plan(self) -> MirrorPlan:
@@ -125,7 +125,8 @@ class Drawing:
             delete=tuple(self._delete),
             waits=f"{self._missing[0]} is written first" if self._missing else "",
             said=tuple(self._said()),
-            unmet=tuple(dict.fromkeys((*self._unmet, *self._mixed_priorities(), *self._unmet_topology()))),
+            gangless=tuple(dict.fromkeys((*self._gangless, *self._mixed_priorities()))),
+            unmet=tuple(self._unmet_topology()),
         )
 
     # Which cliques belong together
@@ -355,7 +356,7 @@ class Drawing:
         made = [at for group in groups if (at := group.metadata.creation_timestamp) is not None]
         came_through_them = bool(newest and made) and max(newest) >= min(made)
         if came_through_them and not any(map(conditions_of, groups)):
-            self._unmet.append(
+            self._gangless.append(
                 "kube-scheduler passes over the gang's groups and places pods one by one: "
                 "switch its feature gate GenericWorkload on, as on the API server"
             )

@@ -17,7 +17,7 @@ from grove.api.resources import Resource
 from grove.api.validation.topology import levels_of
 from grove.backends.base import GangAsk, MirrorDelete, MirrorPatch, MirrorPlan, NewMirror, Said, Value
 
-_OWN_BOOKKEEPING = (labels.TEARDOWN, labels.RECREATION)
+_OWN_BOOKKEEPING = (labels.TEARDOWN, labels.RECREATION, labels.ZERO_COUNTS)
 _OWN_LABELS = (labels.INCARNATION, labels.GENERATION_HASH)
 
 
@@ -42,12 +42,16 @@ def plan_podgroup(
     ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]], design: Design, said: Sequence[Said]
 ) -> MirrorPlan:
     name = ask.gang.metadata.name
-    current = current_podgroup(ask.gang, design.resource, found)
+    is_empty = not (ask.cliques and ask.gang.spec.podgroups)
+    current = None if is_empty else current_podgroup(ask.gang, design.resource, found)
     strays = tuple(
         MirrorDelete(resource=resource, mirror=mirror, reason="nothing of the gang needs it")
         for resource, mirror in found
         if mirror is not current and not mirror.metadata.is_leaving
     )
+    if is_empty:
+        # Every clique is scaled to zero, or was until a moment ago.
+        return MirrorPlan(delete=strays, waits=f"PodGang {name} names its pods first")
     if current is None:
         body = {
             "apiVersion": design.resource.api_version,
@@ -116,7 +120,7 @@ def _difference(gang: PodGang, current: Mirror, design: Design) -> tuple[JsonObj
         elif isinstance(now, dict) and isinstance(wanted, dict):
             spec[field] = merge_patch(now, wanted)
         else:
-            spec[field] = wanted
+            spec[field] = _with_theirs(now, wanted, design.item_fields)
     metadata = _metadata_difference(gang, current, design)
     patch = {**({"metadata": metadata} if metadata else {}), **({"spec": spec} if spec else {})}
     return patch, tuple(dropped)
@@ -151,6 +155,14 @@ def _waits(name: str, patch: JsonObject, dropped: Sequence[str], design: Design)
 def is_same(now: Any, wanted: Any, item_fields: Sequence[str] = ()) -> bool:
     """Equal, whatever a server adds to items of a list; what is empty there is as good as absent."""
     return bool(_filled(_ours(now, item_fields)) == _filled(wanted))
+
+
+def _with_theirs(now: Any, wanted: Any, item_fields: Sequence[str]) -> Any:
+    """A list is written as a whole: what others added to its items stays there."""
+    if not isinstance(now, list) or not isinstance(wanted, list):
+        return wanted
+    found = {one.get("name"): one for one in now if isinstance(one, dict)}
+    return [{**{k: v for k, v in found.get(one["name"], {}).items() if k not in item_fields}, **one} for one in wanted]
 
 
 def _ours(value: Any, item_fields: Sequence[str]) -> Any:

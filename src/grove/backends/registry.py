@@ -1,6 +1,6 @@
 """The schedulers of an installation: which are enabled, which one a set gets when it names none."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 from grove.api.podcliqueset import PodCliqueSetSpec
 from grove.backends.base import Backend, Value
@@ -43,6 +43,7 @@ def _default_backend(features: NativeFeatures) -> Backend:
     return PlainBackend(DEFAULT_SCHEDULER, reads_gangs=features.reads_gangs, why=features.why)
 
 
-@cache
+# By names that users choose: not kept for ever.
+@lru_cache(maxsize=16)
 def _plain_backend(name: str) -> Backend:
     return PlainBackend(name, reads_gangs=False)

@@ -1,11 +1,11 @@
 """`grove apply -f FILE`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from grove.cli.options import Context, Kubeconfig, Namespace, Output
+from grove.cli.options import FILE, context_option, kubeconfig_option, namespace_option, output_option
 from grove.cli.output import Format, say, say_error, say_json_line
 from grove.errors import UserError
 
@@ -14,18 +14,24 @@ if TYPE_CHECKING:
     from grove.cli.documents import Document
     from grove.kube.transport import Transport
 
-Files = Annotated[
-    list[Path], typer.Option("--filename", "-f", help="A manifest; `-` is standard input.", metavar="FILE")
-]
+files_option = click.option(
+    "--filename",
+    "-f",
+    type=FILE,
+    multiple=True,
+    required=True,
+    help="A manifest; `-` is standard input.",
+    metavar="FILE",
+)
 
 
-def apply(
-    filename: Files,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    output: Output = Format.TEXT,
-) -> None:
+@click.command()
+@files_option
+@namespace_option
+@kubeconfig_option
+@context_option
+@output_option
+def apply(filename: tuple[Path, ...], namespace: str, kubeconfig: Path | None, context: str, output: Format) -> None:
     """Create or change what manifests say."""
     from grove.cli.connection import run
     from grove.cli.documents import read_documents

@@ -16,7 +16,7 @@ from grove.errors import UserError
 from grove.kube.client import Client
 from grove.kube.config import Access, find_access
 from grove.kube.errors import ApiError, ConnectionLost, NoCredentials
-from grove.kube.http import HttpTransport
+from grove.kube.light import LightTransport
 from grove.kube.transport import Transport
 
 R = TypeVar("R")
@@ -40,7 +40,7 @@ async def connect(kubeconfig: Path | None, context: str, namespace: str) -> Asyn
         checked_name(namespace)
     access = find_access(os.environ, kubeconfig=kubeconfig, context=context)
     clock = LoopClock.starting_now()
-    async with HttpTransport(access, clock) as transport:
+    async with LightTransport(access, clock) as transport:
         try:
             yield Connection(
                 client=Client(transport, clock),

@@ -1,9 +1,13 @@
 """`grove crds`."""
 
-from grove.cli.printing import Notation, NotationOption, print_objects
+import click
+
+from grove.cli.printing import Notation, notation_option, print_objects
 
 
-def crds(output: NotationOption = Notation.YAML) -> None:
+@click.command()
+@notation_option
+def crds(output: Notation) -> None:
     """Print the CustomResourceDefinitions: `grove crds | kubectl apply --server-side -f -`."""
     from grove.api.crds import custom_resource_definitions
 

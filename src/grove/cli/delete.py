@@ -3,11 +3,19 @@
 from enum import StrEnum
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from grove.cli.options import Context, Kubeconfig, Namespace, Output, Target, parse_target
+from grove.cli.options import (
+    ChoiceOf,
+    Target,
+    context_option,
+    kubeconfig_option,
+    namespace_option,
+    output_option,
+    parse_target,
+)
 from grove.cli.output import Format, say, say_error, say_json
 from grove.errors import UserError
 
@@ -24,17 +32,22 @@ class Wait(StrEnum):
     NO = "false"
 
 
-Targets = Annotated[list[str], typer.Argument(help="What to delete, such as pcs/chat.", metavar="KIND/NAME...")]
-WaitOption = Annotated[Wait, typer.Option("--wait", help="Wait until everything is gone.")]
-
-
+@click.command()
+@click.argument("targets", nargs=-1, required=True, help="What to delete, such as pcs/chat.", metavar="KIND/NAME...")
+@click.option(
+    "--wait", type=ChoiceOf(Wait), default=Wait.YES.value, show_default=True, help="Wait until everything is gone."
+)
+@namespace_option
+@kubeconfig_option
+@context_option
+@output_option
 def delete(
-    targets: Targets,
-    wait: WaitOption = Wait.YES,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    output: Output = Format.TEXT,
+    targets: tuple[str, ...],
+    wait: Wait,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str,
+    output: Format,
 ) -> None:
     """Delete sets, and with them everything they own."""
     from grove.cli.connection import run

@@ -15,7 +15,7 @@ from grove.cli.chance import fresh_random
 from grove.clock import Clock
 from grove.cluster.app import EmbeddedCluster, KubeletKind
 from grove.cluster.store import Storage
-from grove.controller.app import Controller
+from grove.controller.app import Controller, run_through_restores
 from grove.kube.client import Client
 from grove.kube.limits import WriteLimiter
 from grove.sim.admission import admission_of
@@ -49,5 +49,6 @@ def inhabit(
     started = [tasks.create_task(cluster.run())]
     if has_operator:
         client = Client(cluster.connect(), clock, WriteLimiter(clock))
-        started.append(tasks.create_task(Controller(client, clock, fresh_random()).run()))
+        operating = run_through_restores(lambda: Controller(client, clock, fresh_random()))
+        started.append(tasks.create_task(operating))
     return started

@@ -41,6 +41,7 @@ from grove.planner.explain import Explainer, told_failures
 from grove.planner.plan import plan
 from grove.planner.sentences import Sentence
 from grove.planner.snapshot import UNTIL_TOLD, Snapshot, Surroundings
+from grove.planner.topology import is_told_to_wait
 
 
 class _NodeStatus(Wire):
@@ -58,6 +59,7 @@ async def explain(client: Client, now: datetime, namespace: str, target: Target)
     surroundings = Surroundings(
         backends=Backends(enabled=SCHEDULERS, features=await seen_features(client)),
         is_topology_aware=_is_topology_told(pcs),
+        waits_for_topology=is_told_to_wait(pcs.status.conditions),
     )
     observer = Observer(caches, failures, lambda _: None, surroundings=surroundings)
     await _read(client, pcs, caches)
@@ -68,6 +70,10 @@ async def explain(client: Client, now: datetime, namespace: str, target: Target)
     )
     lost = await _lost_nodes(client, caches)
     explainer = Explainer(snapshot, plan(snapshot, now), now, lost, caches.pods.values())
+    return (*explainer.failing(str(target)), *_explained(explainer, target))
+
+
+def _explained(explainer: Explainer, target: Target) -> tuple[Sentence, ...]:
     match target.kind:
         case "podcliqueset":
             return explainer.of_set()

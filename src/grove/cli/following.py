@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Protocol
 
 from grove.api import labels
-from grove.api.meta import Uid
+from grove.api.meta import OwnerKey
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
@@ -94,25 +94,26 @@ class Followed:
         return [build_tree(objects) for objects in self.objects()]
 
     def objects(self) -> list[SetObjects]:
-        parts: dict[Uid, Parts] = {}
-        for pcs in sorted(self._sets.values(), key=lambda pcs: (pcs.metadata.namespace, pcs.metadata.name)):
-            parts[pcs.metadata.uid] = Parts(pcs)
-        owners: dict[Uid, Parts] = dict(parts)
+        sets = sorted(self._sets.values(), key=lambda pcs: (pcs.metadata.namespace, pcs.metadata.name))
+        parts = [Parts(pcs) for pcs in sets]
+        owners: dict[OwnerKey | None, Parts] = {
+            PODCLIQUESETS.owner_key(pcs.metadata): mine for pcs, mine in zip(sets, parts, strict=True)
+        }
         for group in self._groups.values():
-            if (mine := owners.get(group.metadata.controller_uid or Uid(""))) is not None:
+            if (mine := owners.get(group.metadata.controller)) is not None:
                 mine.groups.append(group)
-                owners[group.metadata.uid] = mine
+                owners[GROUPS.owner_key(group.metadata)] = mine
         for gang in self._gangs.values():
-            if (mine := owners.get(gang.metadata.controller_uid or Uid(""))) is not None:
+            if (mine := owners.get(gang.metadata.controller)) is not None:
                 mine.gangs.append(gang)
         for clique in self._cliques.values():
-            if (mine := owners.get(clique.metadata.controller_uid or Uid(""))) is not None:
+            if (mine := owners.get(clique.metadata.controller)) is not None:
                 mine.cliques.append(clique)
-                owners[clique.metadata.uid] = mine
+                owners[PODCLIQUES.owner_key(clique.metadata)] = mine
         for pod in self._pods.values():
-            if (mine := owners.get(pod.metadata.controller_uid or Uid(""))) is not None:
+            if (mine := owners.get(pod.metadata.controller)) is not None:
                 mine.pods.append(pod)
-        return [mine.objects() for mine in parts.values()]
+        return [mine.objects() for mine in parts]
 
 
 class Parts:

@@ -1,12 +1,12 @@
 """`grove logs POD`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
+import click
 import msgspec
-import typer
 
-from grove.cli.options import Context, Kubeconfig, Namespace, Output, bare_name
+from grove.cli.options import bare_name, context_option, kubeconfig_option, namespace_option, output_option
 from grove.cli.output import Format, say_json_line, say_part
 from grove.errors import UserError
 
@@ -16,21 +16,25 @@ if TYPE_CHECKING:
 # How a server answers for a pod that nobody runs.
 NOTHING_YET = 204
 
-Pod = Annotated[str, typer.Argument(help="The pod.", metavar="POD")]
-Container = Annotated[str, typer.Option("--container", "-c", help="Default: the only one.", metavar="NAME")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the pod ends.")]
-Tail = Annotated[int | None, typer.Option("--tail", help="Only the last lines.", min=0, metavar="N")]
 
-
+@click.command()
+@click.argument("pod", help="The pod.")
+@click.option("--container", "-c", default="", help="Default: the only one.", metavar="NAME")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the pod ends.")
+@click.option("--tail", type=click.IntRange(min=0), help="Only the last lines.", metavar="N")
+@namespace_option
+@kubeconfig_option
+@context_option
+@output_option
 def logs(
-    pod: Pod,
-    container: Container = "",
-    follow: Follow = False,
-    tail: Tail = None,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    output: Output = Format.TEXT,
+    pod: str,
+    container: str,
+    follow: bool,
+    tail: int | None,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str,
+    output: Format,
 ) -> None:
     """Print what a pod wrote."""
     from grove.cli.connection import run

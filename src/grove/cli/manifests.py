@@ -2,44 +2,58 @@
 
 import base64
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from grove.cli.options import UsageError
+from grove import __version__
+from grove.cli.options import FILE, UsageError
 from grove.cli.output import say_error
-from grove.cli.printing import Notation, NotationOption, print_objects
+from grove.cli.printing import Notation, notation_option, print_objects
 from grove.errors import UserError
-
-Home = Annotated[str, typer.Option("--namespace", "-n", help="Where the operator lives.", metavar="NAME")]
-Image = Annotated[
-    str, typer.Option("--image", help="Default: grove-operator, tagged with our version.", metavar="IMAGE")
-]
-Replicas = Annotated[int, typer.Option("--replicas", help="How many operators; one of them leads.", min=1, metavar="N")]
-Config = Annotated[Path | None, typer.Option("--config", help="The OperatorConfiguration to install.", metavar="FILE")]
-CaBundle = Annotated[
-    Path | None,
-    typer.Option("--ca-bundle", help="PEM; only with certProvisionMode: manual.", metavar="FILE"),
-]
-PriorityClass = Annotated[
-    str, typer.Option("--priority-class", help="Of the operator's pods; empty: none.", metavar="NAME")
-]
 
 PEM = "-----BEGIN CERTIFICATE-----"
 
+home_option = click.option(
+    "--namespace",
+    "-n",
+    default="grove-system",
+    show_default=True,
+    help="Where the operator lives.",
+    metavar="NAME",
+)
 
+
+@click.command()
+@home_option
+@click.option("--image", default="", help="Default: grove-operator, tagged with our version.", metavar="IMAGE")
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="How many operators; one of them leads.",
+    metavar="N",
+)
+@click.option("--config", type=FILE, help="The OperatorConfiguration to install.", metavar="FILE")
+@click.option("--ca-bundle", type=FILE, help="PEM; only with certProvisionMode: manual.", metavar="FILE")
+@click.option(
+    "--priority-class",
+    default="system-cluster-critical",
+    show_default=True,
+    help="Of the operator's pods; empty: none.",
+    metavar="NAME",
+)
+@notation_option
 def manifests(
-    namespace: Home = "grove-system",
-    image: Image = "",
-    replicas: Replicas = 2,
-    config: Config = None,
-    ca_bundle: CaBundle = None,
-    priority_class: PriorityClass = "system-cluster-critical",
-    output: NotationOption = Notation.YAML,
+    namespace: str,
+    image: str,
+    replicas: int,
+    config: Path | None,
+    ca_bundle: Path | None,
+    priority_class: str,
+    output: Notation,
 ) -> None:
     """Print all that an installation needs: `grove manifests | kubectl apply --server-side -f -`."""
-    from importlib.metadata import version
-
     from grove.api.operatorconfiguration import ConfigurationError
     from grove.api.validation.syntax import dns_label_complaint
     from grove.installation.objects import installation_objects
@@ -51,7 +65,7 @@ def manifests(
     try:
         installation, warnings = plan_installation(
             namespace=namespace,
-            image=image or f"grove-operator:{version('grove')}",
+            image=image or f"grove-operator:{__version__}",
             replicas=replicas,
             priority_class=priority_class,
             ca_bundle=base64.b64encode(bundle.encode()).decode(),
@@ -66,8 +80,8 @@ def manifests(
     print_objects(
         installation_objects(installation),
         output,
-        f"Grove {version('grove')}. Apply with: kubectl apply --server-side -f FILE",
-        "What each object is for, upgrades and removal: docs/install.md",
+        f"Grove {__version__}. Apply with: kubectl apply --server-side -f FILE",
+        "What each object is for, upgrades and removal: docs/how-to/install.md",
     )
 
 

@@ -10,11 +10,11 @@ import platform
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib.metadata import version
 from random import Random
 
 import structlog
 
+from grove import __version__
 from grove.admission.app import WebhookOptions, Webhooks
 from grove.api.operatorconfiguration import OperatorConfiguration
 from grove.cli.chance import fresh_random
@@ -28,9 +28,10 @@ from grove.cli.operator_options import (
     webhook_options,
 )
 from grove.clock import Clock, MachineClock
-from grove.controller.app import Controller
+from grove.controller.app import Controller, run_through_restores
 from grove.controller.fence import Fence, FencedTransport
 from grove.controller.health import Health
+from grove.controller.lag import LoopLag
 from grove.controller.leader import Leadership, lead_alone
 from grove.controller.meter import OverheardTransport
 from grove.controller.metrics import CONTENT_TYPE, Metrics
@@ -94,15 +95,20 @@ class _Operator:
         self._identity = f"{platform.node()}_{random.randbytes(6).hex()}"
         self._metrics = Metrics(clock)
         self._health = Health()
+        self._lag = LoopLag(clock)
+        self._health.lag_seconds = self._metrics.lag_seconds = lambda: self._lag.seconds
+        self._metrics.troubles = self._health.troubles
         # On a laptop nobody else may reach us; in a cluster, probes and scrapes come from outside of the pod.
         self._host = "" if is_in_cluster(access) else LOOPBACK
 
     async def run(self, stop: asyncio.Event) -> None:
         async with self._pages(), asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(self._serve_webhooks(self._webhooks)) if self._webhooks is not None else None
+            measuring = tasks.create_task(self._lag.run())
             try:
                 await self._lead(stop)
             finally:
+                measuring.cancel()
                 if serving is not None:
                     serving.cancel()
 
@@ -111,6 +117,7 @@ class _Operator:
         client = Client(OverheardTransport(self._transport, self._metrics, self._health), self._clock)
         webhooks = Webhooks(client, self._clock, Random(self._random.random()), options)
         self._health.webhooks_ready = lambda: webhooks.is_ready
+        self._health.webhooks_trouble = lambda: webhooks.trouble
         await webhooks.run()
 
     async def _lead(self, stop: asyncio.Event) -> None:
@@ -132,16 +139,24 @@ class _Operator:
         )
         client = Client(transport, self._clock, WriteLimiter(self._clock))
         settings = controller_settings(self._configuration)
-        controller = Controller(
-            client, self._clock, Random(self._random.random()), settings, meter=self._metrics, is_logging=True
-        )
-        self._health.controller = controller
-        self._metrics.follow(controller)
+
+        def make() -> Controller:
+            self._forget_controller()
+            controller = Controller(
+                client, self._clock, Random(self._random.random()), settings, meter=self._metrics, is_logging=True
+            )
+            self._health.controller = controller
+            self._metrics.follow(controller)
+            return controller
+
         try:
-            await controller.run()
+            await run_through_restores(make, self._metrics.restored)
         finally:
-            self._metrics.unfollow()
-            self._health.forget()
+            self._forget_controller()
+
+    def _forget_controller(self) -> None:
+        self._metrics.unfollow()
+        self._health.forget()
 
     def _paced(self, transport: Transport) -> Transport:
         connection = self._configuration.runtime_client_connection
@@ -180,7 +195,7 @@ class _Operator:
 
     def _greet(self, urls: dict[str, str]) -> None:
         log.info(
-            "grove operator", version=version("grove"), server=self._access.server, source=self._access.source,
+            "grove operator", version=__version__, server=self._access.server, source=self._access.source,
             identity=self._identity, election=self._configuration.leader_election.enabled,
             webhooks=_webhooks_in_words(self._webhooks), **urls,
         )  # fmt: skip

@@ -2,23 +2,11 @@
 
 import gc
 from pathlib import Path
-from typing import Annotated
 
+import click
 import msgspec
-import typer
 
-from grove.cli.options import Context, Kubeconfig
-
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="An OperatorConfiguration; default: its defaults.", metavar="FILE"),
-]
-WebhookUrl = Annotated[
-    str,
-    typer.Option(
-        "--webhook-url", help="Serve admission webhooks, reached at https://HOST:PORT of this process.", metavar="URL"
-    ),
-]
+from grove.cli.options import FILE, context_option, kubeconfig_option
 
 
 class OperatorWishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,9 +18,17 @@ class OperatorWishes(msgspec.Struct, frozen=True, kw_only=True):
     context: str
 
 
-def operator(
-    config: Config = None, webhook_url: WebhookUrl = "", kubeconfig: Kubeconfig = None, context: Context = ""
-) -> None:
+@click.command()
+@click.option("--config", type=FILE, help="An OperatorConfiguration; default: its defaults.", metavar="FILE")
+@click.option(
+    "--webhook-url",
+    default="",
+    help="Serve admission webhooks, reached at https://HOST:PORT of this process.",
+    metavar="URL",
+)
+@kubeconfig_option
+@context_option
+def operator(config: Path | None, webhook_url: str, kubeconfig: Path | None, context: str) -> None:
     """Run the operator against a cluster, until Ctrl-C or SIGTERM."""
     # What is loaded now stays: looking for garbage in it would only take time. `operate` switches it on again.
     gc.disable()

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from grove.admission.app import WebhookOptions
 from grove.admission.authorizer import AuthorizerOptions
+from grove.api.durations import parse_duration
 from grove.api.operatorconfiguration import (
     MANUAL,
+    WAIT,
     ConfigurationError,
+    GangTermination,
     LeaderElection,
     OperatorConfiguration,
     read_configuration,
@@ -17,7 +20,9 @@ from grove.api.operatorconfiguration import (
 from grove.api.validation.settings import Settings as ValidationSettings
 from grove.cli.options import UsageError
 from grove.controller.leader import LeaseOptions
+from grove.controller.settings import MassOutage
 from grove.controller.settings import Settings as ControllerSettings
+from grove.installation.settings import DEFAULT_NAMESPACE
 from grove.kube.config import SERVICE_ACCOUNT, Access
 
 SERVICE_ACCOUNT_NAME = "GROVE_OPERATOR_SERVICE_ACCOUNT_NAME"
@@ -50,7 +55,17 @@ def controller_settings(configuration: OperatorConfiguration) -> ControllerSetti
         schedulers=configuration.scheduler.enabled,
         default_scheduler=configuration.scheduler.default_profile_name,
         is_topology_aware=configuration.topology_aware_scheduling.enabled,
-        holds_teardowns_in_outage=configuration.gang_termination.hold_in_mass_outage,
+        waits_for_topology=configuration.topology_aware_scheduling.on_missing_binding == WAIT,
+        mass_outage=_mass_outage(configuration.gang_termination),
+        objects_per_set=configuration.limits.objects_per_set,
+    )
+
+
+def _mass_outage(termination: GangTermination) -> MassOutage:
+    return MassOutage(
+        is_enabled=termination.is_holding,
+        threshold=termination.mass_outage.threshold,
+        max_hold=parse_duration(termination.mass_outage.max_hold),
     )
 
 
@@ -72,7 +87,8 @@ def webhook_options(
     return WebhookOptions(
         host=server.bind_address or host,
         port=port,
-        namespace=access.namespace,
+        # Outside a cluster the namespace of a kubeconfig is where its user works, not where the operator lives.
+        namespace=access.namespace if is_in_cluster(access) else DEFAULT_NAMESPACE,
         secret_name=server.secret_name,
         url=url,
         is_manual=server.cert_provision_mode == MANUAL,
@@ -114,4 +130,6 @@ def _validation(configuration: OperatorConfiguration) -> ValidationSettings:
         default_scheduler=configuration.scheduler.default_profile_name,
         is_topology_aware=configuration.topology_aware_scheduling.enabled,
         is_mnnvl_enabled=configuration.network.auto_mnnvl_enabled,
+        default_delay=configuration.gang_termination.default_delay,
+        objects_per_set=configuration.limits.objects_per_set,
     )

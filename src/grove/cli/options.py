@@ -1,22 +1,38 @@
 """Options that several commands share, and the words for kinds and names on the command line."""
 
 import re
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
+import click
 import msgspec
-import typer
 
 from grove.cli.output import Format
 from grove.errors import UserError
 
-Output = Annotated[Format, typer.Option("--output", "-o", help="`text` for people, `json` for programs.")]
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option("--kubeconfig", help="Default: .grove/kubeconfig if present, else as kubectl.", metavar="PATH"),
-]
-Context = Annotated[str, typer.Option("--context", help="The context of the kubeconfig to use.", metavar="NAME")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Default: that of the context.", metavar="NAME")]
+
+class ChoiceOf(click.Choice[StrEnum]):
+    """One member of an enum, by its value. Defaults are given as values too: the help shows them."""
+
+    def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
+        return str(choice)
+
+
+FILE = click.Path(path_type=Path)
+
+output_option = click.option(
+    "--output",
+    "-o",
+    type=ChoiceOf(Format),
+    default=Format.TEXT.value,
+    show_default=True,
+    help="`text` for people, `json` for programs.",
+)
+kubeconfig_option = click.option(
+    "--kubeconfig", type=FILE, help="Default: .grove/kubeconfig if present, else as kubectl.", metavar="PATH"
+)
+context_option = click.option("--context", default="", help="The context of the kubeconfig to use.", metavar="NAME")
+namespace_option = click.option("--namespace", "-n", default="", help="Default: that of the context.", metavar="NAME")
 
 KINDS: dict[str, tuple[str, ...]] = {
     "podcliqueset": ("pcs", "podcliquesets"),

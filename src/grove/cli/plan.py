@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grove.cli.apply import Files
-from grove.cli.options import Context, Kubeconfig, Namespace, Output
+import click
+
+from grove.cli.apply import files_option
+from grove.cli.options import context_option, kubeconfig_option, namespace_option, output_option
 from grove.cli.output import Format, say_json, say_rows
 
 if TYPE_CHECKING:
@@ -12,13 +14,13 @@ if TYPE_CHECKING:
     from grove.cli.planning import Seen
 
 
-def plan(
-    filename: Files,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    output: Output = Format.TEXT,
-) -> None:
+@click.command()
+@files_option
+@namespace_option
+@kubeconfig_option
+@context_option
+@output_option
+def plan(filename: tuple[Path, ...], namespace: str, kubeconfig: Path | None, context: str, output: Format) -> None:
     """Say what applying manifests would do, and change nothing: what is replaced, in which order, what is down."""
     from grove.cli.connection import run
     from grove.cli.documents import read_documents

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
 
-import typer
+import click
 
 from grove.api.meta import JsonObject
+from grove.cli.options import ChoiceOf
 from grove.cli.output import say_json, say_part
 
 
@@ -15,7 +15,14 @@ class Notation(StrEnum):
     JSON = "json"
 
 
-NotationOption = Annotated[Notation, typer.Option("--output", "-o", help="YAML documents, or one list in JSON.")]
+notation_option = click.option(
+    "--output",
+    "-o",
+    type=ChoiceOf(Notation),
+    default=Notation.YAML.value,
+    show_default=True,
+    help="YAML documents, or one list in JSON.",
+)
 
 
 def print_objects(objects: Sequence[JsonObject], notation: Notation, *remarks: str) -> None:

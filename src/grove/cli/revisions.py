@@ -9,6 +9,7 @@ from grove.api.controllerrevision import ControllerRevision
 from grove.api.defaulting import default_podcliqueset
 from grove.api.meta import to_wire
 from grove.api.podcliqueset import PodCliqueSet, SetTemplate
+from grove.api.resources import PODCLIQUESETS
 from grove.api.revision import Revision, makes_same_pods, read_revision
 
 
@@ -18,8 +19,10 @@ def revision_selector(pcs_name: str) -> str:
 
 def revisions_of(pcs: PodCliqueSet, stored: Iterable[ControllerRevision]) -> tuple[Revision, ...]:
     """Those of this very set, the oldest first; the last one is what the operator saw last."""
-    mine = (one for one in stored if one.metadata.controller_uid == pcs.metadata.uid and not one.metadata.is_leaving)
-    return tuple(sorted(filter(None, map(read_revision, mine)), key=lambda revision: revision.number))
+    owner = PODCLIQUESETS.owner_key(pcs.metadata)
+    mine = (one for one in stored if one.metadata.controller == owner and not one.metadata.is_leaving)
+    found = (read_revision(one, pcs.metadata.name) for one in mine)
+    return tuple(sorted(filter(None, found), key=lambda revision: revision.number))
 
 
 def asked_template(pcs: PodCliqueSet) -> SetTemplate:

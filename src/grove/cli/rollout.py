@@ -3,17 +3,19 @@
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from grove.cli.commands import OrderedGroup
 from grove.cli.options import (
-    Context,
-    Kubeconfig,
-    Namespace,
-    Output,
+    ChoiceOf,
     UsageError,
     bare_name,
+    context_option,
+    kubeconfig_option,
+    namespace_option,
+    output_option,
     parse_timeout,
 )
 from grove.cli.output import Format, is_terminal, say, say_error, say_json, say_part, say_rows, screen, width
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from grove.cli.rolling_back import Stored, Undone
     from grove.cli.rollout_following import Outcome, Wishes
     from grove.cli.rollout_progress import Rollout
-
-NAME = "rollout"
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Follow an update, look back, go back.")
 
 
 class Watch(StrEnum):
@@ -41,29 +40,37 @@ class Notation(StrEnum):
     YAML = "yaml"
 
 
-Name = Annotated[str, typer.Argument(help="The set, such as pcs/chat.", metavar="pcs/NAME")]
-WatchOption = Annotated[Watch, typer.Option("--watch", help="Go on until the update is over.")]
-NoWatch = Annotated[bool, typer.Option("--no-watch", help="Look once; the same as --watch=false.")]
-Timeout = Annotated[str, typer.Option("--timeout", help="Give up after, such as 10m.", metavar="DURATION")]
-Pinned = Annotated[int | None, typer.Option("--revision", help="End when another one is newer.", min=1, metavar="N")]
-Shown = Annotated[int | None, typer.Option("--revision", help="Its pod templates.", min=1, metavar="N")]
-NotationOption = Annotated[Notation, typer.Option("--output", "-o", help="`text` for people; `json`, `yaml`.")]
-ToRevision = Annotated[int | None, typer.Option("--to-revision", help="Default: the one before.", min=1, metavar="N")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Then follow the update until it is over.")]
+name_argument = click.argument("name", help="The set, such as pcs/chat.", metavar="pcs/NAME")
+timeout_option = click.option("--timeout", default="", help="Give up after, such as 10m.", metavar="DURATION")
 
 
-@app.command()
+@click.group(cls=OrderedGroup, no_args_is_help=True)
+def rollout() -> None:
+    """Follow an update, look back, go back."""
+
+
+@rollout.command()
+@name_argument
+@click.option(
+    "--watch", type=ChoiceOf(Watch), default=Watch.YES.value, show_default=True, help="Go on until the update is over."
+)
+@click.option("--no-watch", is_flag=True, help="Look once; the same as --watch=false.")
+@timeout_option
+@click.option("--revision", type=click.IntRange(min=1), help="End when another one is newer.", metavar="N")
+@namespace_option
+@kubeconfig_option
+@context_option
+@output_option
 def status(
-    name: Name,
-    watch: WatchOption = Watch.YES,
-    no_watch: NoWatch = False,
-    timeout: Timeout = "",
-    revision: Pinned = None,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    output: Output = Format.TEXT,
+    name: str,
+    watch: Watch,
+    no_watch: bool,
+    timeout: str,
+    revision: int | None,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str,
+    output: Format,
 ) -> None:
     """Follow the update of a set until it is over."""
     from grove.cli.connection import run
@@ -77,14 +84,27 @@ def status(
     run(_status(_set_name(name), wishes, namespace, kubeconfig, context, output))
 
 
-@app.command()
+@rollout.command()
+@name_argument
+@click.option("--revision", type=click.IntRange(min=1), help="Its pod templates.", metavar="N")
+@namespace_option
+@kubeconfig_option
+@context_option
+@click.option(
+    "--output",
+    "-o",
+    type=ChoiceOf(Notation),
+    default=Notation.TEXT.value,
+    show_default=True,
+    help="`text` for people; `json`, `yaml`.",
+)
 def history(
-    name: Name,
-    revision: Shown = None,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    output: NotationOption = Notation.TEXT,
+    name: str,
+    revision: int | None,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str,
+    output: Notation,
 ) -> None:
     """List the revisions of a set: what each changed, and how many replicas run it."""
     from grove.cli.connection import run
@@ -92,17 +112,26 @@ def history(
     run(_history(_set_name(name), revision, namespace, kubeconfig, context, output))
 
 
-@app.command()
+@rollout.command()
+@name_argument
+@click.option("--to-revision", type=click.IntRange(min=1), help="Default: the one before.", metavar="N")
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--wait", is_flag=True, help="Then follow the update until it is over.")
+@timeout_option
+@namespace_option
+@kubeconfig_option
+@context_option
+@output_option
 def undo(
-    name: Name,
-    to_revision: ToRevision = None,
-    dry_run: DryRun = False,
-    wait: WaitOption = False,
-    timeout: Timeout = "",
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    output: Output = Format.TEXT,
+    name: str,
+    to_revision: int | None,
+    dry_run: bool,
+    wait: bool,
+    timeout: str,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str,
+    output: Format,
 ) -> None:
     """Put the pod templates of an earlier revision back into a set."""
     from grove.cli.connection import run

@@ -8,14 +8,15 @@ from datetime import datetime
 from enum import StrEnum
 
 from grove.api import labels, names
-from grove.api.meta import ConditionStatus, Uid, Wire, find_condition
+from grove.api.meta import ConditionStatus, Wire, find_condition
 from grove.api.pod import Pod
 from grove.api.podcliqueset import PodCliqueSet, UpdateType
 from grove.api.podgang import PodGang
 from grove.api.reasons import ConditionType
+from grove.api.resources import PODCLIQUES, PODCLIQUESETS
 from grove.api.revision import Revision
 from grove.cli.revisions import asked_revision
-from grove.cli.tree import SetObjects
+from grove.cli.tree import SetObjects, group_by_owner
 from grove.planner.blueprint import CliqueBlueprint, ReplicaBlueprint, draw_replica
 from grove.planner.snapshot import SetContext
 
@@ -115,7 +116,7 @@ def build_rollout(objects: SetObjects, context: SetContext, revisions: tuple[Rev
 
 def _stall(pcs: PodCliqueSet) -> Stall | None:
     """Why a step does not go on, or why none can begin."""
-    for type_ in (ConditionType.UPDATE_STALLED, ConditionType.CANNOT_BE_CARRIED_OUT):
+    for type_ in (ConditionType.UPDATE_STALLED, ConditionType.RECONCILE_FAILED):
         found = find_condition(pcs.status.conditions, type_)
         if found is not None and found.status == ConditionStatus.TRUE:
             return Stall(reason=found.reason, message=found.message)
@@ -151,7 +152,7 @@ class Counting:
         self._groups = {group.metadata.name: group for group in objects.groups}
         self._cliques = {clique.metadata.name: clique for clique in objects.cliques}
         self._gangs = {gang.metadata.name: gang for gang in objects.gangs}
-        self._pods = _by_owner(objects.pods)
+        self._pods = group_by_owner(objects.pods)
         scale = {name: group.spec.replicas for name, group in self._groups.items()}
         self._replicas = tuple(draw_replica(context, index, scale) for index in range(context.spec.replicas))
 
@@ -228,7 +229,7 @@ class Counting:
 
     def _pods_of(self, drawn: CliqueBlueprint) -> list[Pod]:
         clique = self._cliques.get(drawn.name)
-        return [] if clique is None else self._pods.get(clique.metadata.uid, [])
+        return [] if clique is None else self._pods.get(PODCLIQUES.owner_key(clique.metadata), [])
 
     def _is_new_pod(self, pod: Pod, drawn: CliqueBlueprint) -> bool:
         return pod.metadata.labels.get(labels.TEMPLATE_HASH) == self._hashes.get(drawn.template.name)
@@ -237,10 +238,11 @@ class Counting:
 def running_revisions(pcs: PodCliqueSet, gangs: Iterable[PodGang]) -> dict[str, int]:
     """How many wanted replicas run each revision, by its hash."""
     wanted = {names.replica_name(pcs.metadata.name, index) for index in range(pcs.spec.replicas)}
+    owner = PODCLIQUESETS.owner_key(pcs.metadata)
     found: dict[str, int] = {}
     for gang in gangs:
         runs = gang.metadata.labels.get(labels.GENERATION_HASH)
-        if runs and gang.metadata.name in wanted and gang.metadata.controller_uid == pcs.metadata.uid:
+        if runs and gang.metadata.name in wanted and gang.metadata.controller == owner:
             found[runs] = found.get(runs, 0) + 1
     return found
 
@@ -251,11 +253,3 @@ def _sum(shares: Iterable[Share]) -> Share:
         updated += share.updated
         total += share.total
     return Share(updated=updated, total=total)
-
-
-def _by_owner(pods: Iterable[Pod]) -> dict[Uid, list[Pod]]:
-    found: dict[Uid, list[Pod]] = {}
-    for pod in pods:
-        if (owner := pod.metadata.controller_uid) is not None:
-            found.setdefault(owner, []).append(pod)
-    return found

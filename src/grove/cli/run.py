@@ -4,14 +4,13 @@ import gc
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
+import click
 import msgspec
-import typer
 
-from grove.cli.options import Output, UsageError, parse_timeout
+from grove.cli.options import FILE, ChoiceOf, UsageError, output_option, parse_timeout
 from grove.cli.output import Format
-from grove.cli.up import MOST_NODES, NODE_RESOURCES, NodeResources, parse_resources
+from grove.cli.up import MOST_NODES, NODE_RESOURCES, NODES, parse_resources
 
 
 class Kubelet(StrEnum):
@@ -26,13 +25,6 @@ class Until(StrEnum):
     AVAILABLE = "available"
 
 
-File = Annotated[Path, typer.Argument(help="Manifests with the sets to run; `-` is standard input.", metavar="FILE")]
-Timeout = Annotated[str, typer.Option("--timeout", help="Give up after, such as 10m: exit code 124.", metavar="D")]
-NodeCount = Annotated[int, typer.Option("--nodes", help="Number of nodes.", min=0, max=MOST_NODES, metavar="N")]
-KubeletOption = Annotated[Kubelet, typer.Option("--kubelet", help="Local processes, or only the pretence of them.")]
-UntilOption = Annotated[Until, typer.Option("--until", help="When it is done: sets ended, or are available.")]
-
-
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """What the user asked for, checked."""
 
@@ -45,14 +37,47 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     output: Format
 
 
+@click.command()
+@click.argument("file", type=FILE, help="Manifests with the sets to run; `-` is standard input.")
+@click.option("--timeout", default="", help="Give up after, such as 10m: exit code 124.", metavar="D")
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, MOST_NODES),
+    default=NODES,
+    show_default=True,
+    help="Number of nodes.",
+    metavar="N",
+)
+@click.option(
+    "--node-resources",
+    default=NODE_RESOURCES,
+    show_default=True,
+    help="What every node has.",
+    metavar="K=V,...",
+)
+@click.option(
+    "--kubelet",
+    type=ChoiceOf(Kubelet),
+    default=Kubelet.PROCESS.value,
+    show_default=True,
+    help="Local processes, or only the pretence of them.",
+)
+@click.option(
+    "--until",
+    type=ChoiceOf(Until),
+    default=Until.FINISHED.value,
+    show_default=True,
+    help="When it is done: sets ended, or are available.",
+)
+@output_option
 def run(
-    file: File,
-    timeout: Timeout = "",
-    nodes: NodeCount = 8,
-    node_resources: NodeResources = NODE_RESOURCES,
-    kubelet: KubeletOption = Kubelet.PROCESS,
-    until: UntilOption = Until.FINISHED,
-    output: Output = Format.TEXT,
+    file: Path,
+    timeout: str,
+    nodes: int,
+    node_resources: str,
+    kubelet: Kubelet,
+    until: Until,
+    output: Format,
 ) -> int:
     """Run sets to their end on a cluster of their own: 0 they succeeded, 1 one failed, 124 out of time."""
     if kubelet is Kubelet.PROCESS and sys.platform != "linux":

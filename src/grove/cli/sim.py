@@ -1,12 +1,12 @@
 """`grove sim SCENARIO.yaml`: what would happen, on virtual time."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
+import click
 import msgspec
-import typer
 
-from grove.cli.options import Output, Target, UsageError
+from grove.cli.options import FILE, Target, UsageError, output_option
 from grove.cli.output import Cell, Format, Tone, say, say_error, say_json_line, say_rows
 from grove.errors import UserError
 
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from grove.sim.telling import Told
     from grove.sim.world import World
 
-File = Annotated[Path, typer.Argument(help="Nodes, manifests, and what happens when.", metavar="SCENARIO")]
-Seed = Annotated[int, typer.Option("--seed", help="Decides everything that is left to chance.", metavar="N")]
-Until = Annotated[
-    str, typer.Option("--until", help="When it ends, such as 8h. Default: what the file says.", metavar="DURATION")
-]
 
-
-def sim(scenario: File, seed: Seed = 0, until: Until = "", output: Output = Format.TEXT) -> int:
+@click.command()
+@click.argument("scenario", type=FILE, help="Nodes, manifests, and what happens when.")
+@click.option("--seed", default=0, show_default=True, help="Decides everything that is left to chance.", metavar="N")
+@click.option("--until", default="", help="When it ends, such as 8h. Default: what the file says.", metavar="DURATION")
+@output_option
+def sim(scenario: Path, seed: int, until: str, output: Format) -> int:
     """Play a scenario on virtual time: manifests, nodes and happenings in, a timeline of decisions out."""
     from grove.sim.clock import run_virtual
     from grove.sim.play import play

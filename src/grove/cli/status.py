@@ -1,11 +1,18 @@
 """`grove status [NAME]`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from grove.cli.options import Context, Kubeconfig, Namespace, Output, UsageError, bare_name
+from grove.cli.options import (
+    UsageError,
+    bare_name,
+    context_option,
+    kubeconfig_option,
+    namespace_option,
+    output_option,
+)
 from grove.cli.output import Format, say, say_json, say_rows
 from grove.errors import UserError
 
@@ -14,19 +21,23 @@ if TYPE_CHECKING:
     from grove.cli.following import Followed
     from grove.cli.tree import SetNode
 
-Name = Annotated[str, typer.Argument(help="One set; without it, a table of all.", metavar="[NAME]")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on showing what changes.")]
-All = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Sets of all namespaces.")]
 
-
+@click.command()
+@click.argument("name", default="", help="One set; without it, a table of all.")
+@click.option("--watch", "-w", is_flag=True, help="Go on showing what changes.")
+@click.option("--all-namespaces", "-A", is_flag=True, help="Sets of all namespaces.")
+@namespace_option
+@kubeconfig_option
+@context_option
+@output_option
 def status(
-    name: Name = "",
-    watch: Watch = False,
-    all_namespaces: All = False,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    output: Output = Format.TEXT,
+    name: str,
+    watch: bool,
+    all_namespaces: bool,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str,
+    output: Format,
 ) -> None:
     """Show sets: replicas, gangs, groups, cliques and pods."""
     from grove.cli.connection import run

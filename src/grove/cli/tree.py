@@ -1,31 +1,34 @@
 """What `grove status` shows, as values: one set as a tree of replicas, groups, cliques and pods. Pure.
 
-`--output json` prints these structs as they are; `tree_view.py` makes rows for people out of them.
+`--output json` prints these structs as they are; `tree_view.py` makes rows for people out of them. Most sets are in no
+breach and do not train: the rules of the planner are imported for those that do, so that `grove status` starts quickly.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from grove.api import labels, names
-from grove.api.meta import Condition, HasMetadata, ObjectMeta, Uid, Wire, find_condition, is_condition_true
+from grove.api.meta import Condition, HasMetadata, ObjectMeta, OwnerKey, Wire, find_condition, is_condition_true
 from grove.api.pod import ContainerStatus, Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet, SetPhase, WorkloadType
 from grove.api.podgang import GangPhase, PodGang
 from grove.api.reasons import ConditionType
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS
 from grove.api.scalinggroup import PodCliqueScalingGroup
-from grove.planner.snapshot import SetContext, build_context
-from grove.planner.termination import effective_delay
-from grove.planner.training import budget_of, deadline_of, failure_of, is_finished
+
+if TYPE_CHECKING:
+    from grove.planner.snapshot import SetContext
 
 LEAVING = "Terminating"
 GATED = "Gated"
 BREACHED = "Breached"
 REFUSED = "Refused"
+AT_ZERO = "ScaledToZero"
 
 
 class SetObjects(Wire):
@@ -149,14 +152,18 @@ class Deadlines:
         self._pcs = pcs
 
     @cached_property
-    def _context(self) -> SetContext:
-        # Only sets in breach need it.
+    def _context(self) -> "SetContext":
+        from grove.planner.snapshot import build_context
+
         return build_context(self._pcs)
 
     def of(self, metadata: ObjectMeta, conditions: tuple[Condition, ...]) -> datetime | None:
         breach = find_condition(conditions, ConditionType.MIN_AVAILABLE_BREACHED)
         if breach is None or breach.status != "True" or breach.last_transition_time is None or metadata.is_leaving:
             return None
+        from grove.planner.termination import effective_delay
+        from grove.planner.training import failure_of, is_finished
+
         if is_finished(self._pcs) or failure_of(self._pcs.status) is not None:
             # Of a set that ended, nothing is torn down any more.
             return None
@@ -186,6 +193,8 @@ def build_tree(objects: SetObjects) -> SetNode:
 def _training(pcs: PodCliqueSet) -> Training | None:
     if pcs.spec.workload_type != WorkloadType.TRAINING:
         return None
+    from grove.planner.training import budget_of, deadline_of, is_finished
+
     return Training(
         restarts=pcs.status.restart_count or 0,
         max_restarts=budget_of(pcs),
@@ -246,12 +255,12 @@ def _problems(conditions: tuple[Condition, ...]) -> tuple[Problem, ...]:
 
 
 def _build_replicas(objects: SetObjects) -> tuple[ReplicaNode, ...]:
-    pods = _by_owner(objects.pods)
-    cliques = _by_owner(objects.cliques)
-    set_uid = objects.pcs.metadata.uid
-    standalone = _by_index(cliques.get(set_uid, []), labels.SET_REPLICA_INDEX)
-    groups = _by_index(_owned(objects.groups, set_uid), labels.SET_REPLICA_INDEX)
-    gangs = {gang.metadata.name: gang for gang in _owned(objects.gangs, set_uid)}
+    pods = group_by_owner(sorted(objects.pods, key=_order))
+    cliques = group_by_owner(sorted(objects.cliques, key=_order))
+    owner = PODCLIQUESETS.owner_key(objects.pcs.metadata)
+    standalone = _by_index(cliques.get(owner, []), labels.SET_REPLICA_INDEX)
+    groups = _by_index(_owned(objects.groups, owner), labels.SET_REPLICA_INDEX)
+    gangs = {gang.metadata.name: gang for gang in _owned(objects.gangs, owner)}
     indices = sorted({*range(objects.pcs.spec.replicas), *standalone, *groups})
     deadlines = Deadlines(objects.pcs)
     return tuple(
@@ -302,12 +311,12 @@ def _gang_phase(gang: PodGang | None) -> str:
 
 def _build_group(
     group: PodCliqueScalingGroup,
-    cliques: dict[Uid, list[PodClique]],
-    pods: dict[Uid, list[Pod]],
+    cliques: dict[OwnerKey, list[PodClique]],
+    pods: dict[OwnerKey, list[Pod]],
     gangs: dict[str, PodGang],
     deadlines: Deadlines,
 ) -> GroupNode:
-    members = _by_index(cliques.get(group.metadata.uid, []), labels.GROUP_REPLICA_INDEX)
+    members = _by_index(cliques.get(GROUPS.owner_key(group.metadata), []), labels.GROUP_REPLICA_INDEX)
     is_breached = is_condition_true(group.status.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
     # Below its own minimum the set replica goes, and single group replicas do not.
     inner = None if is_breached else deadlines
@@ -331,13 +340,15 @@ def _group_phase(group: PodCliqueScalingGroup) -> str:
         return LEAVING
     if is_condition_true(status.conditions, ConditionType.MIN_AVAILABLE_BREACHED):
         return BREACHED
+    if group.spec.replicas == 0:
+        return AT_ZERO
     return _phase(status.scheduled_replicas, status.available_replicas, group.spec.min_available)
 
 
 def _build_group_replica(
     index: int,
     cliques: list[PodClique],
-    pods: dict[Uid, list[Pod]],
+    pods: dict[OwnerKey, list[Pod]],
     gangs: dict[str, PodGang],
     deadlines: Deadlines | None,
 ) -> GroupReplicaNode:
@@ -352,8 +363,8 @@ def _build_group_replica(
     )
 
 
-def _build_clique(clique: PodClique, pods: dict[Uid, list[Pod]], deadlines: Deadlines | None) -> CliqueNode:
-    mine = pods.get(clique.metadata.uid, [])
+def _build_clique(clique: PodClique, pods: dict[OwnerKey, list[Pod]], deadlines: Deadlines | None) -> CliqueNode:
+    mine = pods.get(PODCLIQUES.owner_key(clique.metadata), [])
     staying = [pod for pod in mine if not pod.metadata.is_leaving]
     counts = PodCounts(
         wanted=clique.spec.replicas,
@@ -381,6 +392,8 @@ def _clique_phase(clique: PodClique, counts: PodCounts) -> str:
         return BREACHED
     if is_condition_true(conditions, ConditionType.SUCCEEDED):
         return SetPhase.SUCCEEDED
+    if clique.spec.replicas == 0:
+        return AT_ZERO
     return _phase(counts.scheduled, counts.ready, clique.min_available)
 
 
@@ -424,17 +437,18 @@ def _sum(counts: Iterable[PodCounts]) -> PodCounts:
     return PodCounts(wanted=wanted, ready=ready, scheduled=scheduled)
 
 
-def _by_owner(objects: Iterable[T]) -> dict[Uid, list[T]]:
-    found: dict[Uid, list[T]] = {}
-    for obj in sorted(objects, key=_order):
-        owner = obj.metadata.controller_uid
+def group_by_owner(objects: Iterable[T]) -> dict[OwnerKey, list[T]]:
+    """Return the objects by their controller, in the order given; those without one are left out."""
+    found: dict[OwnerKey, list[T]] = {}
+    for obj in objects:
+        owner = obj.metadata.controller
         if owner is not None:
             found.setdefault(owner, []).append(obj)
     return found
 
 
-def _owned(objects: Iterable[T], owner: Uid) -> list[T]:
-    return sorted((obj for obj in objects if obj.metadata.controller_uid == owner), key=_order)
+def _owned(objects: Iterable[T], owner: OwnerKey) -> list[T]:
+    return sorted((obj for obj in objects if obj.metadata.controller == owner), key=_order)
 
 
 def _order(obj: HasMetadata) -> tuple[int, str]:

@@ -9,6 +9,7 @@ from grove.api.podgang import GangPhase
 from grove.api.reasons import ConditionType
 from grove.cli.output import Cell, Row, Tone
 from grove.cli.tree import (
+    AT_ZERO,
     BREACHED,
     GATED,
     LEAVING,
@@ -24,7 +25,6 @@ from grove.cli.tree import (
     Updating,
     is_settled,
 )
-from grove.planner.sentences import when
 
 N = TypeVar("N")
 
@@ -35,6 +35,7 @@ _TONES = {
     BREACHED: Tone.BAD,
     REFUSED: Tone.BAD,
     LEAVING: Tone.FAINT,
+    AT_ZERO: Tone.FAINT,
     GATED: Tone.WAITING,
     GangPhase.PENDING.value: Tone.WAITING,
     GangPhase.STARTING.value: Tone.WAITING,
@@ -89,7 +90,7 @@ def _notes(node: SetNode, now: datetime) -> Iterator[tuple[str, Tone]]:
     is_held = any(problem.type == ConditionType.TEARDOWN_HELD for problem in node.problems)
     breaches = list(_breaches(node))
     for what, unit, at in breaches[:_SHOWN_BREACHES]:
-        then = "when teardowns are no longer held" if is_held and at <= now else when(at, now)
+        then = "when teardowns are no longer held" if is_held and at <= now else _when(at, now)
         yield f"! {what} is below its minimum: {unit} is torn down {then} unless it recovers", Tone.BAD
     if len(breaches) > _SHOWN_BREACHES:
         yield f"! {len(breaches) - _SHOWN_BREACHES} more are below their minimum", Tone.BAD
@@ -108,9 +109,15 @@ def _training(training: Training, now: datetime) -> str:
     """Nothing, while none of its limits is in sight."""
     told = [f"{training.restarts} of {training.max_restarts} restarts used"] if training.max_restarts else []
     told += (
-        [f"ends at {when(training.deadline, now).removeprefix('about ')} at the latest"] if training.deadline else []
+        [f"ends at {_when(training.deadline, now).removeprefix('about ')} at the latest"] if training.deadline else []
     )
     return ", ".join(told)
+
+
+def _when(at: datetime, now: datetime) -> str:
+    from grove.planner.sentences import when
+
+    return when(at, now)
 
 
 def _breaches(node: SetNode) -> Iterator[tuple[str, str, datetime]]:

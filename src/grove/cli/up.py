@@ -4,12 +4,11 @@ import gc
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
+import click
 import msgspec
-import typer
 
-from grove.cli.options import Output, UsageError
+from grove.cli.options import FILE, ChoiceOf, UsageError, output_option
 from grove.cli.output import Format
 
 # More than one process can look after.
@@ -22,30 +21,6 @@ class Kubelet(StrEnum):
     SIMULATED = "simulated"
     PROCESS = "process"
     NONE = "none"
-
-
-Files = Annotated[list[Path] | None, typer.Argument(help="Manifests to apply at the start.", metavar="[FILE...]")]
-NodeCount = Annotated[
-    int | None,
-    typer.Option(
-        "--nodes", help="Number of nodes: node-0 ...", min=0, max=MOST_NODES, metavar="N", show_default=str(NODES)
-    ),
-]
-NodeResources = Annotated[str, typer.Option("--node-resources", help="What every node has.", metavar="K=V,...")]
-WantedResources = Annotated[
-    str | None,
-    typer.Option("--node-resources", help="What every node has.", metavar="K=V,...", show_default=NODE_RESOURCES),
-]
-KubeletOption = Annotated[Kubelet, typer.Option("--kubelet", help="Who runs pods; process: this machine does.")]
-Port = Annotated[int, typer.Option("--port", help="0: a free one. Loopback only.", min=0, max=65535, metavar="N")]
-NoOperator = Annotated[bool, typer.Option("--no-operator", help="Serve the cluster only.")]
-KubeconfigFile = Annotated[
-    Path, typer.Option("--kubeconfig", help="Written once the API answers, removed at the end.", metavar="PATH")
-]
-DataDir = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Keep the cluster there: it goes on from where it ended, however.", metavar="DIR"),
-]
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,22 +39,60 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     output: Format
 
 
+@click.command()
+@click.argument("files", type=FILE, nargs=-1, help="Manifests to apply at the start.", metavar="[FILE...]")
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, MOST_NODES),
+    show_default=str(NODES),
+    help="Number of nodes: node-0 ...",
+    metavar="N",
+)
+@click.option("--node-resources", show_default=NODE_RESOURCES, help="What every node has.", metavar="K=V,...")
+@click.option(
+    "--kubelet",
+    type=ChoiceOf(Kubelet),
+    default=Kubelet.SIMULATED.value,
+    show_default=True,
+    help="Who runs pods; process: this machine does.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="0: a free one. Loopback only.",
+    metavar="N",
+)
+@click.option("--no-operator", is_flag=True, help="Serve the cluster only.")
+@click.option(
+    "--kubeconfig",
+    type=FILE,
+    default=".grove/kubeconfig",
+    show_default=True,
+    help="Written once the API answers, removed at the end.",
+    metavar="PATH",
+)
+@click.option(
+    "--data-dir", type=FILE, help="Keep the cluster there: it goes on from where it ended, however.", metavar="DIR"
+)
+@output_option
 def up(
-    files: Files = None,
-    nodes: NodeCount = None,
-    node_resources: WantedResources = None,
-    kubelet: KubeletOption = Kubelet.SIMULATED,
-    port: Port = 0,
-    no_operator: NoOperator = False,
-    kubeconfig: KubeconfigFile = Path(".grove/kubeconfig"),
-    data_dir: DataDir = None,
-    output: Output = Format.TEXT,
+    files: tuple[Path, ...],
+    nodes: int | None,
+    node_resources: str | None,
+    kubelet: Kubelet,
+    port: int,
+    no_operator: bool,
+    kubeconfig: Path,
+    data_dir: Path | None,
+    output: Format,
 ) -> None:
     """Start a Kubernetes of your own, with nodes and the operator, until Ctrl-C."""
     if kubelet is Kubelet.PROCESS and sys.platform != "linux":
         raise UsageError("--kubelet process: local processes are run on Linux only; use simulated or none")
     wishes = Wishes(
-        files=tuple(files or ()),
+        files=files,
         nodes=nodes,
         node_resources=None if node_resources is None else parse_resources(node_resources),
         kubelet=kubelet,

@@ -1,14 +1,17 @@
 """`grove version`."""
 
-from grove.cli.options import Output
+import click
+
+from grove import __version__
+from grove.cli.options import output_option
 from grove.cli.output import Format, say, say_json
 
 
-def version(output: Output = Format.TEXT) -> None:
+@click.command()
+@output_option
+def version(output: Format) -> None:
     """Print the version."""
-    from importlib.metadata import version as version_of
-
     if output is Format.JSON:
-        say_json({"version": version_of("grove")})
+        say_json({"version": __version__})
     else:
-        say(f"grove {version_of('grove')}")
+        say(f"grove {__version__}")

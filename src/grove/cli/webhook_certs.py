@@ -3,24 +3,25 @@
 import asyncio
 import base64
 from datetime import datetime
-from typing import Annotated
 
-import typer
+import click
 
-from grove.cli.manifests import Home
+from grove.cli.manifests import home_option
 from grove.cli.options import UsageError
-from grove.cli.printing import Notation, NotationOption, print_objects
-
-SecretName = Annotated[
-    str, typer.Option("--secret", help="As in server.webhooks.secretName of the configuration.", metavar="NAME")
-]
+from grove.cli.printing import Notation, notation_option, print_objects
 
 
-def webhook_certs(
-    namespace: Home = "grove-system",
-    secret: SecretName = "grove-webhook-server-cert",
-    output: NotationOption = Notation.YAML,
-) -> None:
+@click.command()
+@home_option
+@click.option(
+    "--secret",
+    default="grove-webhook-server-cert",
+    show_default=True,
+    help="As in server.webhooks.secretName of the configuration.",
+    metavar="NAME",
+)
+@notation_option
+def webhook_certs(namespace: str, secret: str, output: Notation) -> None:
     """Print a Secret with a new authority and a certificate of the webhooks, good for a year."""
     from grove.admission.app import WebhookOptions, certificate_names
     from grove.admission.certificates import AUTHORITY_KEY, Due, KeyMaterial, Lifetimes, data_of, renewed

@@ -1,26 +1,31 @@
 """`grove why KIND/NAME`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from grove.cli.options import Context, Kubeconfig, Namespace, Output, Target, parse_target
+from grove.cli.options import (
+    Target,
+    context_option,
+    kubeconfig_option,
+    namespace_option,
+    output_option,
+    parse_target,
+)
 from grove.cli.output import Cell, Format, Row, Tone, say_json, say_rows
 
 if TYPE_CHECKING:
     from grove.planner.sentences import Sentence
 
-What = Annotated[str, typer.Argument(help="Such as pcs/chat, pg/chat-0, pod/NAME.", metavar="KIND/NAME")]
 
-
-def why(
-    what: What,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    output: Output = Format.TEXT,
-) -> None:
+@click.command()
+@click.argument("what", help="Such as pcs/chat, pg/chat-0, pod/NAME.", metavar="KIND/NAME")
+@namespace_option
+@kubeconfig_option
+@context_option
+@output_option
+def why(what: str, namespace: str, kubeconfig: Path | None, context: str, output: Format) -> None:
     """Say what an object waits for, what happens next and when; the most important first."""
     from grove.cli.connection import run
 

@@ -39,7 +39,7 @@ class _Owners(msgspec.Struct, frozen=True):
 
     # Alive: the object stays.
     solid: list[JsonObject]
-    # Gone, or of another namespace: as if they were not there.
+    # Gone, or another object than the reference names: as if they were not there.
     dangling: list[JsonObject]
     # Leaving, and waiting for the object to leave first.
     waiting: list[JsonObject]
@@ -115,7 +115,7 @@ class GarbageCollector:
         for owner in entry.obj["metadata"].get("ownerReferences", ()):
             self._dependents.setdefault(owner["uid"], {})[uid] = None
             place = self._places.get(owner["uid"])
-            if place is None or not _reaches(place, entry.namespace) or self._is_in_foreground(place):
+            if place is None or not _is_meant(place, owner, entry.namespace) or self._is_in_foreground(place):
                 self._enqueue(uid)
 
     def _disown(self, uid: str, metadata: JsonObject) -> None:
@@ -160,7 +160,7 @@ class GarbageCollector:
         owners = _Owners([], [], [])
         for reference in metadata.get("ownerReferences", ()):
             owner = self._places.get(reference["uid"])
-            if owner is None or not _reaches(owner, place.namespace):
+            if owner is None or not _is_meant(owner, reference, place.namespace):
                 owners.dangling.append(reference)
             elif self._is_in_foreground(owner):
                 owners.waiting.append(reference)
@@ -221,9 +221,11 @@ class GarbageCollector:
         await self._caretaker.write(request, uid)
 
 
-def _reaches(owner: _Place, namespace: str) -> bool:
-    """Owners own in their namespace; cluster-wide ones everywhere."""
-    return owner.namespace in ("", namespace)
+def _is_meant(owner: _Place, reference: JsonObject, namespace: str) -> bool:
+    """Is this object the one that a reference names? Owners own in their namespace; cluster-wide ones everywhere."""
+    group = reference["apiVersion"].rpartition("/")[0]
+    named = (group, reference["kind"], reference["name"])
+    return named == (owner.served.group, owner.served.kind, owner.name) and owner.namespace in ("", namespace)
 
 
 def _awaits_us(metadata: JsonObject) -> bool:

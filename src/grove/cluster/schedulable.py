@@ -3,20 +3,17 @@
 Views only: who waits and what happens to them is `waiting.py` and `scheduler.py`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
 
 from grove.api.meta import ObjectMeta, Wire
 from grove.api.pod import SchedulingGate
+from grove.api.pod_requests import Amounts, Quantity, add_amounts, most_at_once, read_milli
 from grove.api.podgang import GangTopologyConstraint
-from grove.api.quantities import parse_milli
 from grove.api.resources import NODES, PODS, PRIORITY_CLASSES
 from grove.placement import model
-
-Quantity = str | int | float
-Amounts = tuple[tuple[str, Quantity], ...]
 
 
 class Resources(Wire):
@@ -170,7 +167,7 @@ def node_view(node: SchedulableNode) -> model.NodeView:
         taints=tuple(model.Taint(key=t.key, value=t.value, effect=t.effect) for t in node.spec.taints),
         is_cordoned=node.spec.unschedulable,
         is_ready=ready == "True" and not node.metadata.is_leaving,
-        allocatable={name: _milli(amount) for name, amount in node.status.allocatable.items()},
+        allocatable={name: read_milli(amount) for name, amount in node.status.allocatable.items()},
     )
 
 
@@ -211,7 +208,7 @@ def _shape(
     tolerations: tuple[Toleration, ...],
     affinity_in_namespace: tuple[bytes, str] | None,
 ) -> model.Shape:
-    requests = _add(_effective(containers, inits), overhead) | {model.PODS: model.ONE}
+    requests = add_amounts(most_at_once(containers, inits), overhead) | {model.PODS: model.ONE}
     plain = model.Shape(
         requests=tuple(sorted(requests.items())),
         node_selector=tuple(sorted(node_selector)),
@@ -224,36 +221,6 @@ def _shape(
         return plain
     encoded, namespace = affinity_in_namespace
     return _with_affinity(plain, msgspec.json.decode(encoded, type=Affinity), namespace)
-
-
-def _effective(containers: tuple[Amounts, ...], inits: tuple[tuple[bool, Amounts], ...]) -> dict[str, int]:
-    """The most a pod needs at one time: its containers and sidecars, or an init step with the sidecars before it."""
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for is_sidecar, amounts in inits:
-        step = _add(sidecars, amounts)
-        peak = _greatest(peak, step)
-        sidecars = step if is_sidecar else sidecars
-    running = sidecars
-    for amounts in containers:
-        running = _add(running, amounts)
-    return _greatest(peak, running)
-
-
-def _add(total: Mapping[str, int], amounts: Amounts) -> dict[str, int]:
-    return dict(total) | {name: total.get(name, 0) + _milli(amount) for name, amount in amounts}
-
-
-def _greatest(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
-    return dict(left) | {name: max(amount, left.get(name, 0)) for name, amount in right.items()}
-
-
-def _milli(quantity: Quantity) -> int:
-    """An amount that cannot be read counts as none: the API server refuses those, so it is not ours to judge."""
-    try:
-        return parse_milli(quantity)
-    except ValueError:
-        return 0
 
 
 def _with_affinity(plain: model.Shape, affinity: Affinity, namespace: str) -> model.Shape:

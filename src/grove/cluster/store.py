@@ -88,6 +88,13 @@ class Version(msgspec.Struct, frozen=True):
     ownership: bytes = b""
 
 
+class Backup(msgspec.Struct, frozen=True):
+    """All objects at one revision, by the qualified name of their kind."""
+
+    revision: int
+    entries: dict[str, tuple[Entry, ...]]
+
+
 class CompactedError(Exception):
     """That revision is older than the history kept: whoever asked must list again."""
 
@@ -206,6 +213,23 @@ class Storage:
             self.revision = self._kept = version.revision
         for table in self._tables.values():
             table.compacted = max(table.compacted, floor)
+
+    def back_up(self) -> Backup:
+        """What there is now, as a snapshot of etcd holds it."""
+        return Backup(self.revision, {kind: tuple(table.entries(None)) for kind, table in self._tables.items()})
+
+    def put_back(self, backup: Backup, *, bump: int = 0) -> None:
+        """Become what was backed up, as a restored etcd does: objects have the revisions that they had.
+
+        `bump` is how far the revision counter is put ahead of the backup's, as `etcdutl snapshot restore
+        --bump-revision --mark-compacted` does; without it, it goes back. Watches end, and there is no history.
+        """
+        require(self.keeper is None, "a store that is kept is not put back")
+        self.revision = self._kept = backup.revision + bump
+        for kind, table in self._tables.items():
+            for change in table.become(backup.entries.get(kind, ()), self.revision):
+                for listener in self._listeners:
+                    listener(change)
 
     def show(self, changes: Sequence[Change]) -> None:
         """These are kept: watches see them now."""
@@ -377,6 +401,22 @@ class Table:
             self.apply(change)
         else:
             self._replace(change)
+
+    def become(self, entries: Iterable[Entry], revision: int) -> Iterator[Change]:
+        """Hold these instead, without a history; yields what that changes, each after it was done."""
+        found = {(entry.namespace, entry.name): entry for entry in self.entries(None)}
+        wanted = {(entry.namespace, entry.name): entry for entry in entries}
+        self.forget(len(self.log), revision)
+        gone = [Change(self.served, ChangeType.DELETED, old, old) for key, old in found.items() if key not in wanted]
+        new = [
+            Change(self.served, ChangeType.MODIFIED if key in found else ChangeType.ADDED, entry, found.get(key))
+            for key, entry in wanted.items()
+            if found.get(key) is not entry
+        ]
+        for change in (*gone, *new):
+            self._replace(change)
+            yield change
+        self.retire()
 
     def _replace(self, change: Change) -> None:
         entry = change.entry

@@ -187,7 +187,10 @@ class _Group:
         own = gang.metadata.namespace
         self.name = group.name
         self.min_replicas = group.min_replicas
-        self.positions = {(ref.namespace or own, ref.name): i for i, ref in enumerate(group.pod_references)}
+        # A gang reaches no pod of another namespace, whatever it references.
+        self.positions = {
+            (own, ref.name): i for i, ref in enumerate(group.pod_references) if ref.namespace in ("", own)
+        }
         self.pending: dict[Uid, PodDemand] = {}
         self.behind_our_gate: dict[Uid, PodDemand] = {}
         self.behind_other_gates: dict[Uid, None] = {}

@@ -1,9 +1,14 @@
 """Assembles the loop and runs it: caches, queue, workers, events. Everything is given; nothing is global."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import structlog
+
+from grove.api.meta import ObjectMeta
 from grove.api.resources import TOPOLOGY_BINDINGS, Resource
 from grove.backends.native_groups import NativeFeatures
 from grove.backends.registry import Backends
@@ -11,7 +16,9 @@ from grove.clock import Clock
 from grove.controller.caches import Caches
 from grove.controller.events import EventRecorder
 from grove.controller.executor import Executor
+from grove.controller.failed_writes import FailedWrites
 from grove.controller.failures import FailureBook
+from grove.controller.history import History, NewHistoryError
 from grove.controller.journal import Journal, LogJournal, NoJournal
 from grove.controller.loop import Loop
 from grove.controller.meter import Meter, NoMeter
@@ -23,14 +30,17 @@ from grove.controller.topology_loop import TopologyLoop, topology_kinds
 from grove.kube.client import Client
 from grove.kube.errors import ApiError
 from grove.kube.watch import Reflector
+from grove.planner.failed_writes import FailedWrite
 from grove.planner.snapshot import Surroundings
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 30.0
 
+log = structlog.get_logger()
+
 
 class Controller:
-    """The operator: `run` until cancelled."""
+    """The operator: `run` until cancelled, or until the server turns out to have lost what was known of it."""
 
     def __init__(
         self,
@@ -49,25 +59,47 @@ class Controller:
         self._settings = settings or Settings()
         self._backends = Backends(enabled=self._settings.schedulers, default=self._settings.default_scheduler)
         self._optional: dict[str, Reflector[Any]] = {}
-        self.caches = Caches()
+        self._is_logging = is_logging
+        self.offers_trouble: ApiError | None = None
+        """Why it cannot be found out what the server offers; no set is planned for before that was found out once."""
+        self.has_offers = False
+        self.caches = Caches(clock.monotonic)
         self.failures = FailureBook()
+        self.failed_writes = FailedWrites(
+            first=self._settings.first_backoff_seconds, longest=self._settings.longest_backoff_seconds
+        )
         self.queue = KeyQueue(clock)
         self.observer = Observer(
             self.caches,
             self.failures,
             self.queue.add,
-            holds_in_outage=self._settings.holds_teardowns_in_outage,
-            surroundings=Surroundings(backends=self._backends, is_topology_aware=self._settings.is_topology_aware),
+            failed_writes=self.failed_writes,
+            mass_outage=self._settings.mass_outage,
+            surroundings=Surroundings(
+                backends=self._backends,
+                is_topology_aware=self._settings.is_topology_aware,
+                waits_for_topology=self._settings.waits_for_topology,
+                objects_per_set=self._settings.objects_per_set,
+            ),
         )
         self.recorder = EventRecorder(client, clock)
         # Set when the connection was lost: whoever answers next may be another server.
         self._reconnected = asyncio.Event()
-        self._reflectors = self.caches.reflectors(client, clock, random, self._reconnected.set)
+        self._history = History()
+        self._reflectors = self.caches.reflectors(
+            client,
+            clock,
+            random,
+            lost=self._reconnected.set,
+            on_watch=self._history.note_watch,
+            on_new_history=self._history.end,
+        )
         journal = journal or (LogJournal(self.caches) if is_logging else NoJournal())
         self.topologies = TopologyLoop(
             clock=clock,
             caches=self.caches,
-            executor=Executor(client, self.caches, clock, self._settings),
+            executor=Executor(client, self.caches, clock, self._settings, self.failed_writes, self._history),
+            failed_writes=self.failed_writes,
             recorder=self.recorder,
             settings=self._settings,
             journal=journal,
@@ -77,8 +109,9 @@ class Controller:
             clock=clock,
             queue=self.queue,
             observer=self.observer,
-            executor=Executor(client, self.caches, clock, self._settings),
+            executor=Executor(client, self.caches, clock, self._settings, self.failed_writes, self._history),
             failures=self.failures,
+            failed_writes=self.failed_writes,
             recorder=self.recorder,
             settings=self._settings,
             meter=meter or NoMeter(),
@@ -101,8 +134,37 @@ class Controller:
         """By resource."""
         return {plural: reflector.restarts for plural, reflector in self._reflectors.items()}
 
+    def stale_seconds(self) -> dict[str, float]:
+        """By resource: for how long its cache may have missed something."""
+        every = {**self._reflectors, **self._optional}
+        return {plural: reflector.stale_seconds for plural, reflector in every.items()}
+
+    def unreadable(self) -> dict[str, tuple[ObjectMeta, ...]]:
+        """By resource: objects that the operator does not understand, so that it does nothing for them."""
+        every = {**self._reflectors, **self._optional}
+        return {plural: tuple(reflector.unreadable.values()) for plural, reflector in every.items()}
+
+    def lasting_failures(self) -> tuple[FailedWrite, ...]:
+        """Writes that have failed for a minute, the oldest first."""
+        now = self._clock.now()
+        return tuple(one for one in self.failed_writes.all() if one.is_lasting(now))
+
+    def failing_by_reason(self) -> Counter[str]:
+        """How many writes fail now: those of `failed_writes`, and creates that the server rejects."""
+        return self.failed_writes.count_by_reason() + self.failures.count_by_code()
+
     async def run(self) -> None:
+        """Raises `NewHistoryError` when the server was restored from a backup: start another controller."""
+        try:
+            await self._run()
+        except BaseExceptionGroup as errors:
+            if self._history.is_over and errors.split(NewHistoryError)[1] is None:
+                raise NewHistoryError("the API server shows an older state than before") from None
+            raise
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._history.watch_over())
             for reflector in self._reflectors.values():
                 tasks.create_task(reflector.run())
             tasks.create_task(self.recorder.run())
@@ -134,10 +196,24 @@ class Controller:
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
-                return await find_features(self._client)
+                features = await find_features(self._client)
             except ApiError as error:
+                self._note_offers(error)
                 await self._clock.sleep(max(pause, error.retry_after or 0.0))
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            else:
+                self._note_offers(None)
+                self.has_offers = True
+                return features
+
+    def _note_offers(self, trouble: ApiError | None) -> None:
+        """Log once per change: it is tried every few seconds."""
+        before, self.offers_trouble = self.offers_trouble, trouble
+        if trouble is not None and self._is_logging and (before is None or before.code != trouble.code):
+            log.error(
+                "cannot find out what the API server offers", code=trouble.code, reason=trouble.reason,
+                message=trouble.brief,
+            )  # fmt: skip
 
     async def _find_offers_again(self, tasks: asyncio.TaskGroup) -> None:
         """A server that comes back may be another one, with other features."""
@@ -149,7 +225,12 @@ class Controller:
     def _follow(self, tasks: asyncio.TaskGroup, kind: Resource[Any]) -> None:
         if kind.full_name not in self._optional:
             reflector = self.caches.optional_reflector(
-                kind, self._client, self._clock, self._random, changed=self._put_offers
+                kind,
+                self._client,
+                self._clock,
+                self._random,
+                changed=self._put_offers,
+                on_new_history=self._history.end,
             )
             self._optional[kind.full_name] = reflector
             tasks.create_task(reflector.run())
@@ -162,3 +243,15 @@ class Controller:
     def _is_missing(self, kind: Resource[Any]) -> bool:
         reflector = self._optional.get(kind.full_name)
         return reflector is None or reflector.is_missing
+
+
+async def run_through_restores(
+    make: Callable[[], Controller], on_new_history: Callable[[], None] = lambda: None
+) -> None:
+    """Run a controller, and another one with empty memory whenever the server was restored. Until cancelled."""
+    while True:
+        try:
+            await make().run()
+        except NewHistoryError:
+            log.error("the API server was restored from a backup: everything is read again before anything is done")
+            on_new_history()

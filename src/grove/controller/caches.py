@@ -1,6 +1,7 @@
 """The caches the controller reads: one list + watch per kind, limited to what is ours where a label allows it."""
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -48,20 +49,20 @@ _OURS = labels.selector({labels.MANAGED_BY: labels.MANAGED_BY_VALUE})
 class Caches:
     """One store per kind; `store(resource)` finds it for whoever writes."""
 
-    def __init__(self) -> None:
-        self.sets: Store[PodCliqueSet] = Store()
-        self.cliques: Store[PodClique] = Store()
-        self.groups: Store[PodCliqueScalingGroup] = Store()
-        self.gangs: Store[PodGang] = Store()
-        self.pods: Store[Pod] = Store()
-        self.services: Store[Service] = Store()
-        self.revisions: Store[ControllerRevision] = Store()
-        self.nodes: Store[Node] = Store()
-        self.bindings: Store[ClusterTopologyBinding] = Store()
-        self.topologies: Store[Mirror] = Store()
+    def __init__(self, monotonic: Callable[[], float] = lambda: 0.0) -> None:
+        self.sets: Store[PodCliqueSet] = Store(monotonic)
+        self.cliques: Store[PodClique] = Store(monotonic)
+        self.groups: Store[PodCliqueScalingGroup] = Store(monotonic)
+        self.gangs: Store[PodGang] = Store(monotonic)
+        self.pods: Store[Pod] = Store(monotonic)
+        self.services: Store[Service] = Store(monotonic)
+        self.revisions: Store[ControllerRevision] = Store(monotonic)
+        self.nodes: Store[Node] = Store(monotonic)
+        self.bindings: Store[ClusterTopologyBinding] = Store(monotonic)
+        self.topologies: Store[Mirror] = Store(monotonic)
         # What schedulers keep of their own, by the full name of the kind.
-        self.mirrors: dict[str, Store[Mirror]] = {kind.full_name: Store() for kind in MIRRORS}
-        self.queues: dict[str, Store[Mirror]] = {kind.full_name: Store() for kind in QUEUES}
+        self.mirrors: dict[str, Store[Mirror]] = {kind.full_name: Store(monotonic) for kind in MIRRORS}
+        self.queues: dict[str, Store[Mirror]] = {kind.full_name: Store(monotonic) for kind in QUEUES}
         self._by_name: dict[str, Store[Any]] = {
             PODCLIQUESETS.full_name: self.sets,
             PODCLIQUES.full_name: self.cliques,
@@ -81,9 +82,16 @@ class Caches:
         return self._by_name[resource.full_name]
 
     def reflectors(
-        self, client: Client, clock: Clock, random: Random, lost: Callable[[], None]
+        self,
+        client: Client,
+        clock: Clock,
+        random: Random,
+        *,
+        lost: Callable[[], None],
+        on_watch: Callable[[str, bool], None],
+        on_new_history: Callable[[], None],
     ) -> dict[str, Reflector[Any]]:
-        """Of the kinds that are always there, by the plural of what each follows. `lost`: that of sets was cut."""
+        """Of the kinds that are always there, by the plural of what each follows. `lost`: that of sets broke."""
         kinds: list[tuple[Resource[Any], str]] = [
             (PODCLIQUESETS, ""),
             (PODCLIQUES, _OURS),
@@ -103,12 +111,21 @@ class Caches:
                 Random(random.random()),
                 label_selector=selector,
                 lost=lost if resource is PODCLIQUESETS else lambda: None,
+                on_watch=partial(on_watch, resource.plural),
+                on_new_history=on_new_history,
             )
             for resource, selector in kinds
         }
 
     def optional_reflector(
-        self, resource: Resource[Any], client: Client, clock: Clock, random: Random, changed: Callable[[], None]
+        self,
+        resource: Resource[Any],
+        client: Client,
+        clock: Clock,
+        random: Random,
+        *,
+        changed: Callable[[], None],
+        on_new_history: Callable[[], None],
     ) -> Reflector[Any]:
         """Of a kind that may not be served, or not yet."""
         return Reflector(
@@ -120,4 +137,5 @@ class Caches:
             label_selector=_OURS if resource.full_name in self.mirrors else "",
             is_optional=True,
             changed=changed,
+            on_new_history=on_new_history,
         )

@@ -42,6 +42,11 @@ class EventRecorder:
         # The server takes none, for this reason; empty: it does.
         self._refusal = ""
 
+    @property
+    def trouble(self) -> str:
+        """Why the server takes no events; empty: it does."""
+        return self._refusal
+
     def record(self, emits: list[Emit]) -> None:
         for emit in merge(emits):
             if self._may_speak(emit.subject.uid):
@@ -90,7 +95,7 @@ class EventRecorder:
         self.dropped_count += 1
         # A namespace that is leaving takes none, and that is no trouble of ours.
         if error.is_refusal and "being terminated" not in error.message:
-            self._note(f"{error.code} {error.reason}", error.message)
+            self._note(f"{error.code} {error.reason}", error.brief)
 
     def _note(self, refusal: str, message: str = "") -> None:
         """Once per change: people look for events, and find none."""

@@ -5,7 +5,8 @@ Every answer enters the cache at once, so that the next plan never rests on a st
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from datetime import datetime
 from typing import Any, assert_never
 
 import msgspec
@@ -13,9 +14,11 @@ import msgspec
 from grove.api import labels
 from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, Uid
 from grove.api.reasons import Reason
-from grove.api.resources import Resource
+from grove.api.resources import PODCLIQUESETS, Resource
 from grove.clock import Clock
 from grove.controller.caches import Caches
+from grove.controller.failed_writes import FailedWrites
+from grove.controller.history import History
 from grove.controller.settings import Settings
 from grove.controller.unanswered import Unanswered, UnansweredWrites, unguarded
 from grove.kube.client import Client
@@ -32,7 +35,9 @@ from grove.planner.actions import (
     Patch,
     Stage,
     StatusWrite,
+    earliest,
 )
+from grove.planner.failed_writes import WriteId, id_of, id_of_look, id_of_read
 
 LOOKS_AT_ONCE = 16
 
@@ -44,6 +49,9 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     code: str
     message: str
+    # The object, as in `Pod default/a`, and the HTTP status code.
+    target: str
+    status_code: int
 
 
 class Outcome:
@@ -65,6 +73,13 @@ class Outcome:
         self.told: frozenset[Uid] = frozenset()
         self.write_count = 0
         self.is_cut_short = False
+        # Writes that were not sent, because they failed a moment ago.
+        self.held_count = 0
+        # When the first of the writes that failed, or were not sent, is due again.
+        self.retry_at: datetime | None = None
+
+    def retry(self, at: datetime | None) -> None:
+        self.retry_at = earliest(self.retry_at, at)
 
     @property
     def retry_after(self) -> float | None:
@@ -76,24 +91,54 @@ class _ChainEndedError(Exception):
 
 
 class Executor:
-    def __init__(self, client: Client, caches: Caches, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self,
+        client: Client,
+        caches: Caches,
+        clock: Clock,
+        settings: Settings,
+        failed_writes: FailedWrites,
+        history: History,
+    ) -> None:
         self._client = client
         self._caches = caches
         self._clock = clock
         self._settings = settings
+        self._failed_writes = failed_writes
+        self._history = history
         self._unanswered = UnansweredWrites(client, caches)
 
-    async def make_sure(self, lane: str) -> None:
-        """Call before planning: learn what came of writes that were not answered."""
+    async def make_sure(self, lane: Uid) -> None:
+        """Call before planning: learn what came of writes that were not answered, and whether the set is still there.
+
+        Raises `ApiError` if the set cannot be read.
+        """
+        if not self._history.is_sure(lane):
+            await self._read_set(lane)
         await self._unanswered.read(lane)
 
-    def forget(self, lane: str) -> None:
-        self._unanswered.forget(lane)
+    async def _read_set(self, lane: Uid) -> None:
+        held = self._caches.sets.get(lane)
+        try:
+            await self._history.make_sure(lane, self._client, self._caches)
+        except ApiError as error:
+            if held is not None:
+                read = id_of_read(PODCLIQUESETS, held.metadata)
+                self._failed_writes.record(lane, read, error, self._clock.now())
+            raise
+        if held is not None:
+            self._failed_writes.clear(lane, id_of_read(PODCLIQUESETS, held.metadata))
 
-    async def carry_out(self, chains: Sequence[Chain], lane: str) -> Outcome:
+    def forget(self, lane: Uid) -> None:
+        self._unanswered.forget(lane)
+        self._failed_writes.forget(lane)
+        self._history.forget(lane)
+
+    async def carry_out(self, chains: Sequence[Chain], lane: Uid) -> Outcome:
         """Run the chains side by side; one that fails holds up no other."""
         outcome = Outcome()
-        run = _Run(self._client.in_lane(lane), self._caches, self._clock, self._settings, outcome)
+        past = _Past(self._failed_writes, self._clock, lane, self._history)
+        run = _Run(self._client.in_lane(lane), self._caches, self._clock, self._settings, past, outcome)
         waiting = deque(self._without_unsure(chains, lane, outcome))
         workers = min(len(waiting), self._settings.chains_at_once)
         if workers == 1:
@@ -105,7 +150,7 @@ class Executor:
         self._unanswered.add(lane, outcome.unanswered)
         return outcome
 
-    def _without_unsure(self, chains: Sequence[Chain], lane: str, outcome: Outcome) -> Sequence[Chain]:
+    def _without_unsure(self, chains: Sequence[Chain], lane: Uid, outcome: Outcome) -> Sequence[Chain]:
         unsure = self._unanswered.of(lane)
         if not unsure:
             return chains
@@ -114,7 +159,7 @@ class Executor:
         parts = frozenset(write.part for write in unsure)
         return [chain for chain in chains if chain.part not in parts]
 
-    async def write_statuses(self, statuses: Sequence[StatusWrite], lane: str) -> Outcome:
+    async def write_statuses(self, statuses: Sequence[StatusWrite], lane: Uid) -> Outcome:
         outcome = await self.carry_out([_as_chain(status) for status in statuses], lane)
         done = frozenset(outcome.finished)
         outcome.emits += [emit for status in statuses if _key_of(status) in done for emit in status.on_success]
@@ -122,20 +167,23 @@ class Executor:
         outcome.untold = frozenset(status.part for status in statuses if status.uid not in outcome.told)
         return outcome
 
-    async def look_together(self, looks: Sequence[FreshLook]) -> None:
+    async def look_together(self, looks: Sequence[FreshLook], lane: Uid) -> None:
         """Raises the first error: what could not be looked at must not be destroyed."""
         for start in range(0, len(looks), LOOKS_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
-                attempts = [tasks.create_task(self._try_to_look(look)) for look in looks[start : start + LOOKS_AT_ONCE]]
+                some = looks[start : start + LOOKS_AT_ONCE]
+                attempts = [tasks.create_task(self._try_to_look(look, lane)) for look in some]
             for attempt in attempts:
                 if (error := attempt.result()) is not None:
                     raise error
 
-    async def _try_to_look(self, look: FreshLook) -> ApiError | None:
+    async def _try_to_look(self, look: FreshLook, lane: Uid) -> ApiError | None:
         try:
             await self.look(look)
         except ApiError as error:
+            self._failed_writes.record(lane, id_of_look(look), error, self._clock.now())
             return error
+        self._failed_writes.clear(lane, id_of_look(look))
         return None
 
     async def look(self, look: FreshLook) -> None:
@@ -143,13 +191,15 @@ class Executor:
         store = self._caches.store(look.resource)
         mark = store.begin_list()
         listing = await self._client.list(look.resource, namespace=look.namespace, label_selector=look.selector)
-        owners = frozenset(look.owner_uids)
+        owners = frozenset(look.owners)
 
         def is_expected(one: HasMetadata) -> bool:
             # One whose label somebody took away is not in the list, and there all the same.
-            return one.metadata.controller_uid in owners and labels.is_selected(one.metadata.labels, look.selector)
+            return one.metadata.controller in owners and labels.is_selected(one.metadata.labels, look.selector)
 
-        store.apply_partial_list(listing, mark, is_expected)
+        if store.apply_partial_list(listing, mark, is_expected):
+            self._history.end()
+            raise ConnectionLost(f"{look.resource.plural} are older than before: everything is read again")
 
 
 def _key_of(status: StatusWrite) -> str:
@@ -170,13 +220,49 @@ def _as_chain(status: StatusWrite) -> Chain:
     return Chain(key=_key_of(status), part=WHOLE_SET, stages=((patch,),))
 
 
+class _Past:
+    """What is known of the writes of one lane from earlier attempts."""
+
+    def __init__(self, failed_writes: FailedWrites, clock: Clock, lane: Uid, history: History) -> None:
+        self._failed_writes = failed_writes
+        self._clock = clock
+        self._lane = lane
+        self._history = history
+
+    @property
+    def is_sure(self) -> bool:
+        """The server is still the one that the plan was made for, as far as anybody knows."""
+        return self._history.is_sure(self._lane)
+
+    def held_until(self, write: WriteId) -> datetime | None:
+        """Return when the write is due; None: now."""
+        until = self._failed_writes.held_until(self._lane, write)
+        return until if until is not None and self._clock.now() < until else None
+
+    def failed(self, write: WriteId, error: ApiError) -> datetime:
+        """Remember the failure; returns when the write is due again."""
+        return self._failed_writes.record(self._lane, write, error, self._clock.now())
+
+    def succeeded(self, write: WriteId) -> None:
+        self._failed_writes.clear(self._lane, write)
+
+
 class _Run:
     """One plan being carried out."""
 
-    def __init__(self, client: Client, caches: Caches, clock: Clock, settings: Settings, outcome: Outcome) -> None:
+    def __init__(
+        self,
+        client: Client,
+        caches: Caches,
+        clock: Clock,
+        settings: Settings,
+        past: _Past,
+        outcome: Outcome,
+    ) -> None:
         self._client = client
         self._caches = caches
         self._clock = clock
+        self._past = past
         self._outcome = outcome
         self._deadline = clock.monotonic() + settings.pass_seconds
         self._budget = settings.pass_writes
@@ -189,7 +275,8 @@ class _Run:
             await self._run_chain(waiting.popleft())
 
     def _is_spent(self) -> bool:
-        spent = self._outcome.write_count >= self._budget or self._clock.monotonic() >= self._deadline
+        is_late = self._clock.monotonic() >= self._deadline
+        spent = is_late or self._outcome.write_count >= self._budget or not self._past.is_sure
         self._outcome.is_cut_short = self._outcome.is_cut_short or spent
         return spent
 
@@ -209,16 +296,25 @@ class _Run:
         return all(attempt.result() for attempt in attempts)
 
     async def _attempt(self, chain: Chain, action: Action) -> bool:
+        write_id = id_of(action)
+        if (until := self._past.held_until(write_id)) is not None:
+            self._outcome.held_count += 1
+            self._outcome.retry(until)
+            return False
         self._outcome.write_count += 1
         try:
             await self._perform(chain, action)
         except _ChainEndedError:
+            # Rejected creates are remembered elsewhere.
+            self._past.succeeded(write_id)
             return False
         except ApiError as error:
+            self._outcome.retry(self._past.failed(write_id, error))
             self._outcome.errors.append(error)
             if error.is_without_answer and (write := unguarded(chain, action)) is not None:
                 self._outcome.unanswered.append(write)
             return False
+        self._past.succeeded(write_id)
         self._outcome.done.append((chain.part, action))
         if action.on_success is not None:
             self._outcome.emits.append(action.on_success)
@@ -231,10 +327,9 @@ class _Run:
             case Patch():
                 await self._patch(action)
             case Delete():
-                await self._delete(action)
+                await self._delete(action.resource, action.namespace, action.name, action.uid)
             case DeleteMany():
-                await self._client.delete_collection(action.resource, action.namespace, label_selector=action.selector)
-                self._caches.store(action.resource).mark_leaving(action.uids, self._clock.now())
+                await self._delete_many(action)
             case _:
                 assert_never(action)
 
@@ -245,7 +340,7 @@ class _Run:
             if error.is_already_exists:
                 await self._recognise(chain, action)
             elif error.is_refusal:
-                self._refuse(chain, action, Reason.CREATE_REFUSED, error.message)
+                self._refuse(chain, action, Reason.CREATE_REFUSED, error.brief, error.code)
             else:
                 raise
         else:
@@ -253,11 +348,10 @@ class _Run:
         self._outcome.created.append((chain.part, action.failure_key))
 
     async def _recognise(self, chain: Chain, action: Create) -> None:
-        """The name is taken: by ourselves, when an answer was lost; or by a stranger."""
+        """Handle a name that is taken: by this operator, when an answer was lost; or by a foreign object."""
         found = await self._client.get(action.resource, action.namespace, action.name)
-        owner = action.body["metadata"]["ownerReferences"][0]
-        if found.metadata.controller_uid != owner["uid"]:
-            self._refuse(chain, action, Reason.NAME_TAKEN, _whose(action, owner, found.metadata))
+        if found.metadata.controller != action.owner:
+            self._refuse(chain, action, Reason.NAME_TAKEN, _whose(action, found.metadata), 409)
         lost = _lost_labels(action, found.metadata)
         if lost:
             found = await self._client.patch(
@@ -273,8 +367,17 @@ class _Run:
         self._outcome.is_cut_short = True
         raise _ChainEndedError
 
-    def _refuse(self, chain: Chain, action: Create, code: str, message: str) -> None:
-        self._outcome.refused.append(Refused(part=chain.part, key=action.failure_key, code=code, message=message))
+    def _refuse(self, chain: Chain, action: Create, code: str, message: str, status_code: int) -> None:
+        self._outcome.refused.append(
+            Refused(
+                part=chain.part,
+                key=action.failure_key,
+                code=code,
+                message=message,
+                target=id_of(action).target,
+                status_code=status_code,
+            )
+        )
         raise _ChainEndedError
 
     async def _patch(self, action: Patch) -> None:
@@ -294,19 +397,80 @@ class _Run:
             raise
         self._caches.store(action.resource).observe(patched)
 
-    async def _delete(self, action: Delete) -> None:
-        store = self._caches.store(action.resource)
+    async def _delete(self, resource: Resource[Any], namespace: str, name: str, uid: Uid) -> None:
+        store = self._caches.store(resource)
         try:
-            left = await self._client.delete(action.resource, action.namespace, action.name, uid=action.uid)
+            left = await self._client.delete(resource, namespace, name, uid=uid)
         except ApiError as error:
             if not error.is_conflict:
                 raise
-            await self._read_again(action.resource, action.namespace, action.name, action.uid)
+            await self._read_again(resource, namespace, name, uid)
             raise
         if left is None:
-            store.forget(action.uid)
+            store.forget(uid)
         else:
             store.observe(left)
+
+    async def _delete_many(self, action: DeleteMany) -> None:
+        """Delete in one request if all that the labels find is of these owners, else one by one what is theirs.
+
+        The request is about exactly the state that was listed: what got our labels since then is not hit.
+        """
+        listing = await self._client.list_metadata(
+            action.resource,
+            namespace=action.namespace,
+            label_selector=action.selector,
+            field_selector=action.field_selector,
+        )
+        owners = frozenset(action.owners)
+        ours = [one.metadata for one in listing.items if one.metadata.controller in owners]
+        if len(ours) < len(listing.items) or listing.unreadable:
+            await self._delete_each(action.resource, ours)
+        elif ours:
+            await self._client.delete_collection(
+                action.resource,
+                action.namespace,
+                label_selector=action.selector,
+                field_selector=action.field_selector,
+                resource_version=listing.resource_version,
+            )
+        hit = {one.uid for one in ours}
+        if action.field_selector and not hit.issuperset(action.uids):
+            await self._read_unmatched(action, hit)
+        else:
+            # An object that the labels do not find any more is gone.
+            hit.update(action.uids)
+        self._caches.store(action.resource).mark_leaving(sorted(hit), self._clock.now())
+
+    async def _read_unmatched(self, action: DeleteMany, hit: Set[Uid]) -> None:
+        """Read objects that the field selector did not match any more: they stay, for example pods that ended."""
+        listing = await self._client.list(action.resource, namespace=action.namespace, label_selector=action.selector)
+        store, found = self._caches.store(action.resource), {one.metadata.uid: one for one in listing.items}
+        for uid in (one for one in action.uids if one not in hit):
+            if uid in found:
+                store.observe(found[uid])
+            else:
+                store.forget(uid)
+
+    async def _delete_each(self, resource: Resource[Any], found: Sequence[ObjectMeta]) -> None:
+        for start in range(0, len(found), self._at_once):
+            # At least one chunk, so that every attempt is progress; the next plan deletes the rest.
+            if start and self._is_spent():
+                raise _ChainEndedError
+            chunk = found[start : start + self._at_once]
+            self._outcome.write_count += len(chunk)
+            async with asyncio.TaskGroup() as tasks:
+                attempts = [tasks.create_task(self._try_to_delete(resource, one)) for one in chunk]
+            for attempt in attempts:
+                if (error := attempt.result()) is not None:
+                    raise error
+
+    async def _try_to_delete(self, resource: Resource[Any], found: ObjectMeta) -> ApiError | None:
+        try:
+            await self._delete(resource, found.namespace, found.name, found.uid)
+        except ApiError as error:
+            return error
+        return None
 
     async def _read_again(self, resource: Resource[Any], namespace: str, name: str, uid: Uid) -> None:
         """What we decided on is not what is there: take a fresh look, so that the next plan rests on it."""
@@ -323,9 +487,10 @@ class _Run:
         store.observe(found)
 
 
-def _whose(action: Create, owner: JsonObject, found: ObjectMeta) -> str:
-    """Why a name is taken, and what to do about it."""
+def _whose(action: Create, found: ObjectMeta) -> str:
+    """Say why a name is taken, and what to do about it."""
     kind, name = action.resource.kind, action.name
+    owner = action.body["metadata"]["ownerReferences"][0]
     if any((other.kind, other.name) == (owner["kind"], owner["name"]) for other in found.owner_references):
         return f"{kind} {name} is left of an earlier {owner['kind']} {owner['name']}; it is waited for until it is gone"
     if found.is_leaving:

@@ -3,6 +3,7 @@
 Kept in memory only: after a restart the action is simply tried and refused again.
 """
 
+from collections import Counter
 from datetime import datetime
 
 from grove.api.meta import Uid
@@ -16,13 +17,29 @@ class FailureBook:
     def __init__(self) -> None:
         self._sets: dict[Uid, dict[int, tuple[Failure, ...]]] = {}
 
+    def count_by_code(self) -> Counter[str]:
+        """Return how many objects are rejected now, by the planner's word for it."""
+        every = (failure for parts in self._sets.values() for failures in parts.values() for failure in failures)
+        return Counter(str(failure.code) for failure in every)
+
     def of(self, set_uid: Uid, replica_index: int) -> tuple[Failure, ...]:
         return self._sets.get(set_uid, {}).get(replica_index, ())
 
     def has_refused_pods(self, set_uid: Uid) -> bool:
         return any(is_about_pods(failure) for failures in self._sets.get(set_uid, {}).values() for failure in failures)
 
-    def record(self, set_uid: Uid, replica_index: int, *, key: str, code: str, message: str, now: datetime) -> None:
+    def record(
+        self,
+        set_uid: Uid,
+        replica_index: int,
+        *,
+        key: str,
+        code: str,
+        message: str,
+        now: datetime,
+        target: str = "",
+        status_code: int = 0,
+    ) -> None:
         """Counted once per attempt: several refusals at one instant are one."""
         failures = {failure.key: failure for failure in self.of(set_uid, replica_index)}
         old = failures.get(key)
@@ -35,6 +52,8 @@ class FailureBook:
             count=old.count + 1 if old else 1,
             first_at=old.first_at if old else now,
             last_at=now,
+            target=target,
+            status_code=status_code,
         )
         self._put(set_uid, replica_index, failures)
 

@@ -1,7 +1,8 @@
 """One line per decision that was carried out, with the planner's reason: for whoever reads the operator's log.
 
 Not one per object: what a pass did of one kind to one replica is one line, and to many replicas is one line too.
-Statuses are told only when they warn. Events, which are for the users of a set, are `events.py`.
+Statuses are told only when they warn, or say why gangs are pending. Events, which are for the users of a set, are
+`events.py`.
 """
 
 from collections import OrderedDict
@@ -11,14 +12,19 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
+from grove.api.brief import brief, cut
 from grove.api.meta import ObjectMeta, Uid
 from grove.api.podcliqueset import PodCliqueSet
+from grove.api.reasons import EventReason
+from grove.api.times import wire_time
 from grove.controller.caches import Caches
 from grove.kube.errors import ApiError
 from grove.planner.actions import Action, Create, Delete, DeleteMany, Emit, Patch, Severity
+from grove.planner.failed_writes import FailedWrite, advise
 
 SHOWN_NAMES = 5
 SHOWN_REPLICAS = 10
+SHOWN_REASONS = 3
 # A set that is in trouble for this many attempts is worth a line, also if the trouble is of the passing kind.
 LASTING_ATTEMPTS = 5
 REMEMBERED_SETS = 1000
@@ -35,6 +41,9 @@ class Journal(Protocol):
     def troubled(self, key: Uid, errors: Sequence[ApiError], attempts: int) -> None:
         """The server did not do what a pass asked for; it is tried again."""
 
+    def kept_failing(self, key: Uid, failed: Sequence[FailedWrite]) -> None:
+        """Writes that have failed for a minute, or fail in another way now."""
+
     def failed(self, key: Uid) -> None:
         """A bug of ours, inside an `except`."""
 
@@ -46,6 +55,9 @@ class NoJournal:
         pass
 
     def troubled(self, key: Uid, errors: Sequence[ApiError], attempts: int) -> None:
+        pass
+
+    def kept_failing(self, key: Uid, failed: Sequence[FailedWrite]) -> None:
         pass
 
     def failed(self, key: Uid) -> None:
@@ -67,8 +79,11 @@ class LogJournal:
         who = self._who(key)
         for line in lines_of(done):
             log.info(line.what, **who, **line.fields())
+        pending = [emit for emit in emits if emit.reason is EventReason.FAILED_SCHEDULING]
+        if pending:
+            log.info("pending", **who, **_pending_fields(pending))
         for emit in emits:
-            if emit.severity is Severity.WARNING:
+            if emit.severity is Severity.WARNING and emit.reason is not EventReason.FAILED_SCHEDULING:
                 about = f"{emit.subject.kind}/{emit.subject.name}"
                 log.warning("warned", **who, about=about, reason=str(emit.reason), message=emit.message)
 
@@ -81,8 +96,16 @@ class LogJournal:
         else:
             say = log.debug
         say(
-            "API error", **self._who(key), code=error.code, reason=error.reason, message=error.message,
+            "API error", **self._who(key), code=error.code, reason=error.reason, message=error.brief,
             count=len(errors), attempts=attempts + 1,
+        )  # fmt: skip
+
+    def kept_failing(self, key: Uid, failed: Sequence[FailedWrite]) -> None:
+        first = failed[0]
+        log.error(
+            "a write keeps failing", **self._who(key), verb=first.write.verb, resource=first.write.resource,
+            object=first.write.target, code=first.code, message=first.message, since=wire_time(first.first_at),
+            attempts=first.count, count=len(failed), advice=advise(first.code, first.message),
         )  # fmt: skip
 
     def failed(self, key: Uid) -> None:
@@ -123,6 +146,16 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         if self.count > 1:
             found["count"] = self.count
         return {**found, "reason": self.reason}
+
+
+def _pending_fields(emits: Sequence[Emit]) -> dict[str, Any]:
+    """Return which gangs the scheduler does not place, and its reasons, each once and all on one line."""
+    names = [emit.subject.name for emit in emits]
+    reasons = tuple(dict.fromkeys(brief(emit.message) for emit in emits))
+    found: dict[str, Any] = {"names": ", ".join(names[:SHOWN_NAMES])}
+    if len(names) > 1:
+        found["count"] = len(names)
+    return {**found, "reason": cut("; ".join(reasons[:SHOWN_REASONS]))}
 
 
 def lines_of(done: Sequence[Done]) -> Iterator[Line]:

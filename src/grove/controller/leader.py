@@ -179,7 +179,7 @@ class Leadership:
         if before is None or before.reason != error.reason:
             log.error(
                 "the lease cannot be read or taken", lease=self._options.name, code=error.code, reason=error.reason,
-                message=error.message,
+                message=error.brief,
             )  # fmt: skip
 
 

@@ -2,11 +2,14 @@
 
 from datetime import datetime, timedelta
 
-from grove.api.meta import Uid
+from grove.api.meta import Uid, find_condition
+from grove.api.reasons import ConditionType
+from grove.api.resources import PODCLIQUESETS
 from grove.clock import Clock
 from grove.controller.aftermath import Aftermath
 from grove.controller.events import EventRecorder
 from grove.controller.executor import Executor, Outcome
+from grove.controller.failed_writes import FailedWrites
 from grove.controller.failures import FailureBook
 from grove.controller.journal import Journal
 from grove.controller.meter import Meter
@@ -16,11 +19,13 @@ from grove.controller.queue import KeyQueue
 from grove.controller.settings import Settings
 from grove.kube.errors import ApiError
 from grove.planner.actions import WHOLE_SET, FreshLook, Plan, StatusWrite, Urgency, earliest
+from grove.planner.failed_writes import wanted_ids
 from grove.planner.memo import Memo
 from grove.planner.plan import plan
 
 # Then the rest waits for the next visit: no set may keep the loop to itself.
 FACTS_IN_A_ROW = 4
+SET_STATUS = f"{PODCLIQUESETS.plural}/status"
 
 
 class Loop:
@@ -34,6 +39,7 @@ class Loop:
         observer: Observer,
         executor: Executor,
         failures: FailureBook,
+        failed_writes: FailedWrites,
         recorder: EventRecorder,
         settings: Settings,
         meter: Meter,
@@ -44,10 +50,18 @@ class Loop:
         self._observer = observer
         self._executor = executor
         self._failures = failures
+        self._failed_writes = failed_writes
         self._meter = meter
         self._pacer = StatusPacer(timedelta(seconds=settings.status_settle_seconds))
         self._memos: dict[Uid, Memo] = {}
-        self._aftermath = Aftermath(clock=clock, queue=queue, recorder=recorder, settings=settings, journal=journal)
+        self._aftermath = Aftermath(
+            clock=clock,
+            queue=queue,
+            recorder=recorder,
+            settings=settings,
+            journal=journal,
+            failed_writes=failed_writes,
+        )
         self.visit_count = 0
         self.bug_count = 0
 
@@ -68,14 +82,19 @@ class Loop:
 
     async def _visit_safely(self, key: Uid) -> None:
         try:
-            await self._visit(key)
-        except ApiError as error:
-            self._aftermath.refused(key, error)
+            await self._visit_or_report(key)
         except Exception:
             # One set must not stop the others: said loudly, counted, tried again later.
             self.bug_count += 1
             self._meter.failed()
             self._aftermath.failed(key)
+
+    async def _visit_or_report(self, key: Uid) -> None:
+        try:
+            await self._visit(key)
+        except ApiError as error:
+            self._aftermath.refused(key, error)
+            await self._report_failures(key)
 
     async def _visit(self, key: Uid) -> None:
         self.visit_count += 1
@@ -100,7 +119,8 @@ class Loop:
         outcome = await self._executor.carry_out(chains, lane=key)
         self._remember_failures(key, outcome, self._clock.now())
         # What only tells about the work comes after it, and tells what came of it.
-        seen = (self._decide(key) if outcome.write_count else decided) or Plan()
+        seen = self._decide_after(key, outcome, decided)
+        failed = self._failed_writes.ids_of(key)
         now = self._clock.now()
         statuses = self._pacer.choose(key, seen.statuses, now)
         if is_unsure := not taken.issuperset(seen.looks):
@@ -110,6 +130,38 @@ class Loop:
         self._pacer.written(key, told.told)
         wake_at = earliest(seen.wake_at, self._pacer.wake_at(key), now if is_unsure else None)
         self._aftermath.settle(key, wake_at, (*known, outcome, told))
+        is_first = not (untold or outcome.is_cut_short) and self._failed_writes.mark_tried(key)
+        if not failed <= self._failed_writes.ids_of(key) or (is_first and self._says_that_it_failed(key)):
+            # Something that the set's status says is over.
+            self._queue.add(key)
+        self._report_lasting(key)
+
+    def _decide_after(self, key: Uid, outcome: Outcome, decided: Plan) -> Plan:
+        seen = (self._decide(key) if outcome.write_count else decided) or Plan()
+        if self._failed_writes.keep_only(key, wanted_ids(seen)):
+            seen = self._decide(key) or Plan()
+        return seen
+
+    async def _report_failures(self, key: Uid) -> None:
+        """After a visit that ended early: only what the set itself says about what fails."""
+        decided = self._decide(key) or Plan()
+        own = [status for status in decided.statuses if status.uid == key and status.urgency is not Urgency.FACT]
+        if self._failed_writes.of(key):
+            await self._executor.write_statuses(own, lane=key)
+            self._report_lasting(key)
+
+    def _report_lasting(self, key: Uid) -> None:
+        failed = self._failed_writes.of(key)
+        snapshot = self._observer.snapshot(key) if failed else None
+        if snapshot is not None:
+            # While the set itself cannot be read, nothing of it is written, nor is its status.
+            is_in_status = all(one.write.resource != SET_STATUS and one.write.verb != "get" for one in failed)
+            self._aftermath.report_lasting(key, snapshot.context.subject, is_in_status=is_in_status)
+
+    def _says_that_it_failed(self, key: Uid) -> bool:
+        snapshot = self._observer.snapshot(key)
+        conditions = snapshot.pcs.status.conditions if snapshot is not None else ()
+        return find_condition(conditions, ConditionType.RECONCILE_FAILED) is not None
 
     async def _decide_on_fresh_facts(self, key: Uid, taken: set[FreshLook]) -> Plan | None:
         """A plan whose every look was taken; meanwhile something else may have changed that needs a look of its own."""
@@ -118,7 +170,7 @@ class Loop:
             missing = [look for look in decided.looks if look not in taken] if decided else []
             if not missing:
                 return decided
-            await self._executor.look_together(missing)
+            await self._executor.look_together(missing, lane=key)
             taken.update(missing)
 
     def _decide(self, key: Uid) -> Plan | None:
@@ -135,7 +187,14 @@ class Loop:
         for refusal in outcome.refused:
             self._meter.refused(refusal.code)
             self._failures.record(
-                key, refusal.part, key=refusal.key, code=refusal.code, message=refusal.message, now=now
+                key,
+                refusal.part,
+                key=refusal.key,
+                code=refusal.code,
+                message=refusal.message,
+                now=now,
+                target=refusal.target,
+                status_code=refusal.status_code,
             )
             self._observer.mark(key, refusal.part)
 

@@ -4,7 +4,7 @@ Sets and gangs are counted as they change, one at a time; what only matters when
 """
 
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from prometheus_client import (
@@ -23,16 +23,19 @@ from grove.api.meta import Uid, is_condition_true
 from grove.api.pod import Pod
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import GangPhase, PodGang
-from grove.api.reasons import ConditionType
+from grove.api.reasons import ConditionType, Reason
 from grove.clock import Clock
 from grove.controller.app import Controller
 from grove.controller.breach_metrics import BreachMetrics
 from grove.controller.meter import Asked
 from grove.kube.errors import ApiError
+from grove.planner.failed_writes import WRITE_REASONS
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 LEAVING = "Terminating"
 NO_ANSWER = "none"
+# Always shown, so that an alarm sees them return to 0.
+FAILING_REASONS = (*WRITE_REASONS, Reason.CREATE_REFUSED, Reason.NAME_TAKEN)
 _PASS_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LIFE_BUCKETS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0)
 
@@ -55,6 +58,11 @@ class Metrics:
             "grove_refusals", "Objects that the API server refused to create.", ["reason"], registry=self.registry
         )
         self._bugs = Counter("grove_bugs", "Visits that ended with a bug of the operator.", registry=self.registry)
+        self._restores = Counter(
+            "grove_restores",
+            "Times that the API server was found to be restored from a backup.",
+            registry=self.registry,
+        )
         self._gates = self._life_time("grove_pod_gate_seconds", "From a pod's creation until its gate went.")
         self._scheduled = self._life_time(
             "grove_gang_scheduled_seconds", "From a gang's creation until its minimum had nodes for the first time."
@@ -67,6 +75,10 @@ class Metrics:
         self.registry.register(_Present(self))
         self.is_leading = False
         self.controller: Controller | None = None
+        # By resource that cannot be listed or watched: the verb and the code.
+        self.troubles: Callable[[], Mapping[str, tuple[str, int]]] = dict
+        self.lag_seconds: Callable[[], float] = lambda: 0.0
+        self.events_lost_before = 0
         self.restarts_before: Tally[str] = Tally()
         self.sets: Tally[str] = Tally()
         self.gangs: Tally[str] = Tally()
@@ -88,6 +100,7 @@ class Metrics:
         """The term is over: what we counted of others' objects is no longer known."""
         if self.controller is not None:
             self.restarts_before.update(self.controller.watch_restarts())
+            self.events_lost_before += self.controller.recorder.dropped_count
         self.controller = None
         self.is_leading = False
         self.sets.clear()
@@ -106,10 +119,14 @@ class Metrics:
     def failed(self) -> None:
         self._bugs.inc()
 
+    def restored(self) -> None:
+        """The API server's data were restored from a backup."""
+        self._restores.inc()
+
     # Listener
 
     def answered(self, asked: Asked, code: int) -> None:
-        self._requests.labels(asked.verb, asked.resource, f"{code // 100}xx" if code else NO_ANSWER).inc()
+        self._requests.labels(asked.verb, asked.resource, str(code) if code else NO_ANSWER).inc()
 
     def followed(self, asked: Asked, trouble: ApiError | None) -> None:
         pass
@@ -184,6 +201,41 @@ class _Present(Collector):
         for resource, count in sorted(restarts.items()):
             family.add_metric([resource], count)
         yield family
+        yield from self._troubles()
+
+    def _troubles(self) -> Iterator[Metric]:
+        metrics, controller = self._metrics, self._metrics.controller
+        failing: Tally[str] = Tally({str(reason): 0 for reason in FAILING_REASONS})
+        if controller is not None:
+            failing.update(controller.failing_by_reason())
+        writes = GaugeMetricFamily("grove_writes_failing", "Writes that fail now, by reason.", labels=["reason"])
+        for reason, count in sorted(failing.items()):
+            writes.add_metric([reason], count)
+        yield writes
+        lists = GaugeMetricFamily(
+            "grove_watch_failing", "1 for a kind that cannot be listed or watched.", labels=["resource", "verb", "code"]
+        )
+        for resource, (verb, code) in sorted(metrics.troubles().items()):
+            lists.add_metric([resource, verb, str(code) if code else NO_ANSWER], 1)
+        yield lists
+        unreadable = GaugeMetricFamily(
+            "grove_objects_unreadable", "Objects that the operator does not understand.", labels=["resource"]
+        )
+        for resource, found in sorted(controller.unreadable().items() if controller is not None else ()):
+            unreadable.add_metric([resource], len(found))
+        yield unreadable
+        stale = GaugeMetricFamily(
+            "grove_cache_stale_seconds", "For how long a cache may have missed something.", labels=["resource"]
+        )
+        for resource, seconds in sorted(controller.stale_seconds().items() if controller is not None else ()):
+            stale.add_metric([resource], seconds)
+        yield stale
+        yield GaugeMetricFamily(
+            "grove_event_loop_lag_seconds", "Longest delay of the event loop in the last minute.",
+            value=metrics.lag_seconds(),
+        )  # fmt: skip
+        lost = metrics.events_lost_before + (controller.recorder.dropped_count if controller is not None else 0)
+        yield CounterMetricFamily("grove_events_lost", "Events that were not written.", value=lost)
 
 
 def _by(name: str, text: str, tally: Tally[str]) -> GaugeMetricFamily:

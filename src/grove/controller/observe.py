@@ -5,32 +5,39 @@ Also the routing: which object wakes which set. Nothing is decided here.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from grove.api import labels
 from grove.api.controllerrevision import ControllerRevision
-from grove.api.meta import HasMetadata, Uid
+from grove.api.meta import HasMetadata, OwnerKey, Uid
 from grove.api.mirror import Mirror
 from grove.api.node import Node
 from grove.api.pod import Pod, ended_well
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.podgang import PodGang
-from grove.api.resources import Resource
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, Resource
 from grove.api.scalinggroup import PodCliqueScalingGroup
 from grove.api.topologybinding import ClusterTopologyBinding
 from grove.backends.registry import Backends
 from grove.controller.caches import Caches
+from grove.controller.failed_writes import FailedWrites
 from grove.controller.failures import FailureBook
 from grove.controller.outage import Outage
+from grove.controller.settings import MassOutage
 from grove.kube.cache import Store
 from grove.planner.availability import is_group_updating
 from grove.planner.snapshot import NOWHERE, SetContext, Snapshot, Surroundings, build_context
 from grove.planner.views import CliqueView, ReplicaView, pod_index, view_clique
 
-Part = tuple[Uid, int]
+T = TypeVar("T", bound=HasMetadata)
+
+# A replica of the set that this key names.
+Part = tuple[OwnerKey, int]
+
+DEFAULT_MASS_OUTAGE = MassOutage()
 
 
 class _SetState:
@@ -61,11 +68,13 @@ class Observer:
         failures: FailureBook,
         wake: Callable[[Uid], None],
         *,
-        holds_in_outage: bool = True,
+        failed_writes: FailedWrites | None = None,
+        mass_outage: MassOutage = DEFAULT_MASS_OUTAGE,
         surroundings: Surroundings = NOWHERE,
     ) -> None:
         self._caches = caches
         self._failures = failures
+        self._failed_writes = failed_writes
         self._wake = wake
         self._sets: dict[Uid, _SetState] = {}
         self._cliques: dict[Uid, CliqueView] = {}
@@ -74,16 +83,16 @@ class Observer:
         # Indices whose pods ended well and vanished before anybody wrote that down.
         self._done: dict[Uid, set[int]] = {}
         # Children of a set by replica; members of groups are found through their group.
-        self._parts: dict[str, dict[Uid, dict[int, dict[Uid, Any]]]] = {}
+        self._parts: dict[str, dict[OwnerKey, dict[int, dict[Uid, Any]]]] = {}
         # Gangs that do not say which replica they belong to, by set.
-        self._strays: dict[Uid, dict[Uid, PodGang]] = {}
+        self._strays: dict[OwnerKey, dict[Uid, PodGang]] = {}
         # The stored revisions of a set, kept until one changes.
-        self._revisions: dict[Uid, tuple[ControllerRevision, ...]] = {}
+        self._revisions: dict[OwnerKey, tuple[ControllerRevision, ...]] = {}
         self._surroundings = surroundings
         # Replaced, never changed: plans may hold on to it.
         self._node_labels: Mapping[str, Mapping[str, str]] = {}
         self.touched_count = 0
-        self._outage = Outage(caches.nodes, is_enabled=holds_in_outage, changed=self._wake_all)
+        self._outage = Outage(caches.nodes, mass_outage, changed=self._wake_all)
         caches.sets.subscribe(self._set_changed)
         caches.groups.subscribe(self._group_changed)
         caches.cliques.subscribe(self._clique_changed)
@@ -116,14 +125,14 @@ class Observer:
         uid = known.metadata.uid
         if new is None:
             self._sets.pop(uid, None)
-            self._revisions.pop(uid, None)
+            self._revisions.pop(PODCLIQUESETS.owner_key(known.metadata), None)
             self._failures.forget_set(uid)
         self._wake(uid)
 
     def _group_changed(self, old: PodCliqueScalingGroup | None, new: PodCliqueScalingGroup | None) -> None:
         # Its cliques may have been seen before it: only now is it known whose they are.
         if old is None and new is not None:
-            for clique in self._caches.cliques.owned_by(new.metadata.uid):
+            for clique in self._caches.cliques.owned_by(GROUPS.owner_key(new.metadata)):
                 self._mark_clique(clique)
 
     def _clique_changed(self, old: PodClique | None, new: PodClique | None) -> None:
@@ -137,7 +146,7 @@ class Observer:
 
     def _gang_changed(self, old: PodGang | None, new: PodGang | None) -> None:
         for gang in (old, new):
-            owner = None if gang is None else gang.metadata.controller_uid
+            owner = None if gang is None else gang.metadata.controller
             if gang is None or owner is None or replica_index_of(gang) >= 0:
                 continue
             strays = self._strays.setdefault(owner, {})
@@ -149,48 +158,52 @@ class Observer:
             self._mark(owner, -1)
 
     def _revision_changed(self, old: ControllerRevision | None, new: ControllerRevision | None) -> None:
-        for owner in {one.metadata.controller_uid for one in (old, new) if one is not None}:
+        for owner in dict.fromkeys(one.metadata.controller for one in (old, new) if one is not None):
             if owner is not None:
                 self._revisions.pop(owner, None)
                 self._mark(owner, -1)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        owner = new.metadata.controller_uid if new is not None else None
+        owner = new.metadata.controller if new is not None else None
+        before = old.metadata.controller if old is not None else None
         if owner is not None:
-            self._pods_changed(owner)
-        before = old.metadata.controller_uid if old is not None else None
+            self._pods_changed(self._clique_of(owner))
         if old is not None and before is not None and before != owner:
-            # Gone, or taken away from its clique by somebody; either way its name is used up.
-            if self._caches.cliques.get(before) is not None:
-                self._gone_names.setdefault(before, {})[pod_index(old)] = old.metadata.name
+            clique = self._clique_of(before)
+            if clique is not None:
+                # Gone, or taken away from its clique by a user; either way its name is used up.
+                uid = clique.metadata.uid
+                self._gone_names.setdefault(uid, {})[pod_index(old)] = old.metadata.name
                 if ended_well(old):
-                    self._done.setdefault(before, set()).add(pod_index(old))
-            self._pods_changed(before)
+                    self._done.setdefault(uid, set()).add(pod_index(old))
+            self._pods_changed(clique)
 
-    def _pods_changed(self, clique_uid: Uid) -> None:
-        clique = self._caches.cliques.get(clique_uid)
+    def _clique_of(self, owner: OwnerKey) -> PodClique | None:
+        return _find_owner(self._caches.cliques, PODCLIQUES, owner)
+
+    def _pods_changed(self, clique: PodClique | None) -> None:
         if clique is not None:
-            self._cliques.pop(clique_uid, None)
+            self._cliques.pop(clique.metadata.uid, None)
             self._mark_clique(clique)
 
     def _mark_clique(self, clique: PodClique) -> None:
-        owner = clique.metadata.controller_uid
-        group = self._caches.groups.get(owner) if owner is not None else None
+        group = _find_owner(self._caches.groups, GROUPS, clique.metadata.controller)
         # A member is part of the replica that its group is part of, whatever its own label says.
         top: HasMetadata = clique if group is None else group
-        if top.metadata.controller_uid is not None:
-            self._mark(top.metadata.controller_uid, replica_index_of(top))
+        self._mark(top.metadata.controller, replica_index_of(top))
 
     def mark(self, set_uid: Uid, replica_index: int) -> None:
-        """Something that is not an object changed, such as a remembered failure."""
-        self._mark(set_uid, replica_index)
-
-    def _mark(self, set_uid: Uid, replica_index: int) -> None:
+        """Note that something changed that is not an object, such as a remembered failure."""
         state = self._sets.get(set_uid)
         if state is not None and replica_index >= 0:
             state.dirty[replica_index] = None
         if self._caches.sets.get(set_uid) is not None:
             self._wake(set_uid)
+
+    def _mark(self, owner: OwnerKey | None, replica_index: int) -> None:
+        pcs = _find_owner(self._caches.sets, PODCLIQUESETS, owner)
+        if pcs is not None:
+            self.mark(pcs.metadata.uid, replica_index)
 
     def _index(self, kind: str, store: Store[Any]) -> None:
         parts = self._parts.setdefault(kind, {})
@@ -207,10 +220,10 @@ class Observer:
         store.subscribe(changed)
 
     def _mirror_changed(self, old: Mirror | None, new: Mirror | None) -> None:
-        for owner in {one.metadata.controller_uid for one in (old, new) if one is not None}:
-            gang = self._caches.gangs.get(owner) if owner is not None else None
-            if gang is not None and gang.metadata.controller_uid is not None:
-                self._mark(gang.metadata.controller_uid, replica_index_of(gang))
+        for owner in dict.fromkeys(one.metadata.controller for one in (old, new) if one is not None):
+            gang = _find_owner(self._caches.gangs, PODGANGS, owner)
+            if gang is not None:
+                self._mark(gang.metadata.controller, replica_index_of(gang))
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         before = {} if old is None else old.metadata.labels
@@ -252,7 +265,7 @@ class Observer:
         pcs = self._caches.sets.get(set_uid)
         if pcs is None:
             return None
-        state = self._state_of(pcs)
+        state, owner = self._state_of(pcs), PODCLIQUESETS.owner_key(pcs.metadata)
         # Of a set that is not carried out only what exists is seen: its numbers may be beyond all measure.
         wanted = 0 if state.context.errors else pcs.spec.replicas
         if state.replicas != wanted:
@@ -261,48 +274,54 @@ class Observer:
             state.dirty.update(dict.fromkeys(range(least, wanted)))
             state.replicas = wanted
         for index in state.dirty:
-            self._refresh(state, set_uid, index)
+            self._refresh(state, owner, index)
         state.dirty.clear()
         return Snapshot(
             pcs=pcs,
             context=state.context,
             replicas=tuple(state.views.values()),
-            revisions=self._revisions_of(set_uid),
+            revisions=self._revisions_of(owner),
             failures=self._failures.of(set_uid, -1),
-            strays=tuple(sorted(self._strays.get(set_uid, {}).values(), key=_name_of)),
+            failed_writes=self._failed_writes.of(set_uid) if self._failed_writes else (),
+            is_tried=self._failed_writes is None or self._failed_writes.is_tried(set_uid),
+            strays=tuple(sorted(self._strays.get(owner, {}).values(), key=_name_of)),
             refused_ahead_count=self._refused_ahead_count(pcs),
             hold_until=self._outage.until,
+            outage_until=self._outage.outage_until,
             node_labels=self._node_labels,
         )
 
-    def _revisions_of(self, set_uid: Uid) -> tuple[ControllerRevision, ...]:
-        found = self._revisions.get(set_uid)
+    def _revisions_of(self, owner: OwnerKey) -> tuple[ControllerRevision, ...]:
+        found = self._revisions.get(owner)
         if found is None:
-            found = self._revisions[set_uid] = tuple(sorted(self._caches.revisions.owned_by(set_uid), key=_name_of))
+            found = self._revisions[owner] = tuple(sorted(self._caches.revisions.owned_by(owner), key=_name_of))
         return found
 
     def _state_of(self, pcs: PodCliqueSet) -> _SetState:
         state = self._sets.get(pcs.metadata.uid)
         if state is None:
             state = self._sets[pcs.metadata.uid] = _SetState(build_context(pcs, self._surroundings))
+            owner = PODCLIQUESETS.owner_key(pcs.metadata)
             for parts in self._parts.values():
-                state.dirty.update(dict.fromkeys(parts.get(pcs.metadata.uid, ())))
-        elif not _is_same_ask(state.context, pcs) or state.context.surroundings is not self._surroundings:
+                state.dirty.update(dict.fromkeys(parts.get(owner, ())))
+            return state
+        is_same = _is_same_ask(state.context, pcs)
+        if not is_same or state.context.surroundings is not self._surroundings:
             known = state.context.backend.mirrors
-            state.context = build_context(pcs, self._surroundings)
+            state.context = build_context(pcs, self._surroundings, state.context if is_same else None)
             if state.context.backend.mirrors != known:
                 # Views hold what a scheduler of another kind has of their gangs.
                 state.dirty.update(dict.fromkeys(state.views))
         return state
 
-    def _refresh(self, state: _SetState, set_uid: Uid, index: int) -> None:
+    def _refresh(self, state: _SetState, owner: OwnerKey, index: int) -> None:
         self.touched_count += 1
-        part = (set_uid, index)
+        part = (owner, index)
         groups = self._children("groups", part)
         cliques = self._children("cliques", part)
         for group in groups:
-            cliques += self._caches.cliques.owned_by(group.metadata.uid)
-        rolling = frozenset(group.metadata.uid for group in groups if is_group_updating(group))
+            cliques += self._caches.cliques.owned_by(GROUPS.owner_key(group.metadata))
+        rolling = frozenset(GROUPS.owner_key(group.metadata) for group in groups if is_group_updating(group))
         gangs = sorted(self._children("gangs", part), key=_name_of)
         kinds = state.context.backend.mirrors
         view = ReplicaView(
@@ -315,13 +334,13 @@ class Observer:
             gangs={g.metadata.name: g for g in gangs},
             services={s.metadata.name: s for s in self._children("services", part)},
             mirrors={g.metadata.uid: found for g in gangs if (found := self._mirrors_of(g, kinds))},
-            failures=self._failures.of(set_uid, index),
+            failures=self._failures.of(owner.uid, index),
         )
         if index < state.replicas or view.has_anything:
             state.put(index, view)
         else:
             state.views.pop(index, None)
-            self._failures.forget_replica(set_uid, index)
+            self._failures.forget_replica(owner.uid, index)
 
     def _mirrors_of(
         self, gang: PodGang, kinds: tuple[Resource[Mirror], ...]
@@ -329,22 +348,22 @@ class Observer:
         return tuple(
             (kind, mirror)
             for kind in kinds
-            for mirror in self._caches.mirrors[kind.full_name].owned_by(gang.metadata.uid)
+            for mirror in self._caches.mirrors[kind.full_name].owned_by(PODGANGS.owner_key(gang.metadata))
         )
 
     def _children(self, kind: str, part: Part) -> list[Any]:
         return list(self._parts[kind].get(part[0], {}).get(part[1], {}).values())
 
-    def _view_of(self, clique: PodClique, rolling_groups: frozenset[Uid], *, is_finite: bool) -> CliqueView:
+    def _view_of(self, clique: PodClique, rolling_groups: frozenset[OwnerKey], *, is_finite: bool) -> CliqueView:
         uid = clique.metadata.uid
         view = self._cliques.get(uid)
         if view is None:
-            pods = self._caches.pods.owned_by(uid)
+            pods = self._caches.pods.owned_by(PODCLIQUES.owner_key(clique.metadata))
             self.touched_count += len(pods)
             gone = frozenset(self._gone_names.get(uid, {}).values())
             done = frozenset(self._done.get(uid, ()))
             view = self._cliques[uid] = view_clique(clique, pods, gone, is_finite=is_finite, done_before=done)
-        if clique.metadata.controller_uid in rolling_groups:
+        if clique.metadata.controller in rolling_groups:
             return msgspec.structs.replace(view, is_group_rolling=True)
         return view
 
@@ -367,14 +386,20 @@ def replica_index_of(obj: HasMetadata) -> int:
     return int(value) if value.isdecimal() else -1
 
 
+def _find_owner(store: Store[T], resource: Resource[T], owner: OwnerKey | None) -> T | None:
+    """Return the object that an owner key names; None if there is none, or another one has that uid."""
+    found = None if owner is None else store.get(owner.uid)
+    return found if found is not None and resource.owner_key(found.metadata) == owner else None
+
+
 def _part_of(obj: HasMetadata | None) -> Part | None:
     if obj is None:
         return None
-    owner, index = obj.metadata.controller_uid, replica_index_of(obj)
+    owner, index = obj.metadata.controller, replica_index_of(obj)
     return (owner, index) if owner is not None and index >= 0 else None
 
 
-def _take_out(parts: dict[Uid, dict[int, dict[Uid, Any]]], part: Part, uid: Uid) -> None:
+def _take_out(parts: dict[OwnerKey, dict[int, dict[Uid, Any]]], part: Part, uid: Uid) -> None:
     replicas = parts[part[0]]
     siblings = replicas[part[1]]
     del siblings[uid]

@@ -16,7 +16,7 @@ from grove.kube.errors import ApiError
 GANG_SCHEDULER_PATH = "/readyz/gang-scheduler"
 NAMESPACE = "default"
 _NAME = "grove-probe"
-_ADVICE = "docs/schedulers.md says how to switch native gangs on"
+_ADVICE = "docs/how-to/choose-a-scheduler.md says how to switch native gangs on"
 _WORKLOAD = {"workloadName": _NAME, "templateName": "probe"}
 
 

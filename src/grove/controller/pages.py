@@ -1,4 +1,7 @@
-"""Small pages over plain HTTP: probes, metrics, profiles. What stands on them is decided by whoever gives them."""
+"""Small pages over plain HTTP: probes, metrics, profiles. What stands on them is decided by whoever gives them.
+
+They share the event loop of the reconciler, so they are few, and a client that is slow is cut (`listener.py`).
+"""
 
 import errno
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from grove.errors import UserError
+from grove.listener import ConnectionLimits, HttpListener
 
 Query = Mapping[str, str]
 
@@ -18,6 +22,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     content_type: str = "text/plain; charset=utf-8"
 
+
+# Prometheus keeps a connection between two scrapes; the kubelet makes a new one for each probe.
+LIMITS = ConnectionLimits(connections=64, idle_seconds=120.0, longest_header=4096, most_headers=64)
 
 PageMaker = Callable[[Query], Awaitable[Page]]
 
@@ -30,22 +37,19 @@ class Pages:
         self._port = port
         # The key of the configuration that chose the address, for people.
         self._key = key
-        app = web.Application()
-        for path, make in makers.items():
-            app.router.add_get(path, _answer_with(make))
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        self._makers = makers
+        self._listener = HttpListener(self._answer, LIMITS)
 
     @property
     def url(self) -> str:
-        host, port = self._runner.addresses[0][:2]
+        host, port = self._listener.addresses[0]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def __aenter__(self) -> Self:
-        await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._host or None, self._port).start()
+            await self._listener.start(self._host, self._port)
         except OSError as error:
-            await self._runner.cleanup()
+            await self._listener.stop()
             where = f"{self._host or 'all interfaces'}, port {self._port}"
             is_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
             hint = f"choose another {self._key}" if is_port else f"correct the address that belongs to {self._key}"
@@ -55,12 +59,13 @@ class Pages:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._runner.cleanup()
+        await self._listener.stop()
 
-
-def _answer_with(make: PageMaker) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def answer(request: web.Request) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        make = self._makers.get(request.path)
+        if make is None:
+            return web.Response(status=404, text=f"no such page; there are {', '.join(self._makers)}\n")
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(status=405, text="send a GET\n")
         page = await make(request.query)
         return web.Response(body=page.body, status=page.status, headers={"Content-Type": page.content_type})
-
-    return answer

@@ -1,8 +1,19 @@
 """What may be set from outside, with its defaults."""
 
+from datetime import timedelta
+
 import msgspec
 
+from grove.api.limits import OBJECTS_PER_SET
 from grove.backends.native import DEFAULT_SCHEDULER
+
+
+class MassOutage(msgspec.Struct, frozen=True, kw_only=True):
+    """While more than `threshold` percent of the nodes are not ready nothing is torn down, for `max_hold` at most."""
+
+    is_enabled: bool = True
+    threshold: int = 55
+    max_hold: timedelta = timedelta(minutes=30)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,8 +31,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     default_scheduler: str = DEFAULT_SCHEDULER
     # Whether topology constraints are carried out.
     is_topology_aware: bool = True
-    # While most nodes are not ready nothing is torn down.
-    holds_teardowns_in_outage: bool = True
+    # A new gang whose topology is not defined has no pods until it is.
+    waits_for_topology: bool = False
+    mass_outage: MassOutage = MassOutage()
+    # Objects that one set may have.
+    objects_per_set: int = OBJECTS_PER_SET
     # After an error that is not the set's fault.
     first_backoff_seconds: float = 0.2
     longest_backoff_seconds: float = 30.0

@@ -8,19 +8,21 @@ from typing import Any
 
 from grove.api.meta import Uid
 from grove.api.mirror import Mirror
-from grove.api.resources import Resource
+from grove.api.resources import TOPOLOGY_BINDINGS, Resource
 from grove.api.topologybinding import ClusterTopologyBinding
 from grove.clock import Clock
 from grove.controller.aftermath import Aftermath
 from grove.controller.caches import Caches
 from grove.controller.events import EventRecorder
 from grove.controller.executor import Executor, Outcome
+from grove.controller.failed_writes import FailedWrites
 from grove.controller.failures import FailureBook
 from grove.controller.journal import Journal
 from grove.controller.queue import KeyQueue
 from grove.controller.settings import Settings
 from grove.kube.errors import ApiError
-from grove.planner.actions import Plan
+from grove.planner.actions import Plan, earliest, subject_of
+from grove.planner.failed_writes import lasting_at, wanted_ids
 from grove.planner.topology_bindings import TOPOLOGY_KINDS, SchedulerTopologies, plan_binding
 
 # A binding has no replicas: all of it is one part.
@@ -43,6 +45,7 @@ class TopologyLoop:
         clock: Clock,
         caches: Caches,
         executor: Executor,
+        failed_writes: FailedWrites,
         recorder: EventRecorder,
         settings: Settings,
         journal: Journal,
@@ -54,9 +57,15 @@ class TopologyLoop:
         self._is_missing = is_missing
         self._kinds = topology_kinds(settings)
         self._failures = FailureBook()
+        self._failed_writes = failed_writes
         self.queue = KeyQueue(clock)
         self._aftermath = Aftermath(
-            clock=clock, queue=self.queue, recorder=recorder, settings=settings, journal=journal
+            clock=clock,
+            queue=self.queue,
+            recorder=recorder,
+            settings=settings,
+            journal=journal,
+            failed_writes=failed_writes,
         )
         self.visit_count = 0
         caches.bindings.subscribe(self._binding_changed)
@@ -107,7 +116,12 @@ class TopologyLoop:
         # What is said of it comes after what was done about it.
         seen = (self._decide(key) if outcome.write_count else decided) or decided
         told = await self._executor.write_statuses(seen.statuses, lane=key)
-        self._aftermath.settle(key, seen.wake_at, (outcome, told))
+        self._failed_writes.keep_only(key, wanted_ids(seen))
+        wake_at = earliest(seen.wake_at, lasting_at(self._failed_writes.of(key), self._clock.now()))
+        self._aftermath.settle(key, wake_at, (outcome, told))
+        binding = self._caches.bindings.get(key)
+        if binding is not None:
+            self._aftermath.report_lasting(key, subject_of(TOPOLOGY_BINDINGS, binding.metadata), is_in_status=False)
 
     def _decide(self, key: Uid) -> Plan | None:
         binding = self._caches.bindings.get(key)
@@ -130,8 +144,9 @@ class TopologyLoop:
         self._failures.clear(key, _WHOLE, [name for _, name in outcome.created if name not in refused])
         for refusal in outcome.refused:
             self._failures.record(
-                key, _WHOLE, key=refusal.key, code=refusal.code, message=refusal.message, now=self._clock.now()
-            )
+                key, _WHOLE, key=refusal.key, code=refusal.code, message=refusal.message, now=self._clock.now(),
+                target=refusal.target, status_code=refusal.status_code,
+            )  # fmt: skip
 
     def _forget(self, key: Uid) -> None:
         self._executor.forget(key)

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from grove.api.meta import ObjectMeta, Uid
+from grove.api.meta import ObjectMeta, OwnerKey, Uid
 from grove.api.resources import Resource
 from grove.controller.caches import Caches
 from grove.kube.client import Client
@@ -25,22 +25,25 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
     resource: Resource[Any]
     namespace: str
     name: str
-    # Whose object it is; a stranger's under the same name does not concern us.
-    owner: Uid | None = None
+    # Whose object it is; a foreign one under the same name does not matter.
+    owner: OwnerKey | None = None
     uid: Uid | None = None
 
     def is_about(self, found: ObjectMeta) -> bool:
-        return found.uid == self.uid or (self.owner is not None and found.controller_uid == self.owner)
+        return found.uid == self.uid or (self.owner is not None and found.controller == self.owner)
 
 
 def unguarded(chain: Chain, action: Action) -> Unanswered | None:
     """What must be read if this write is not answered; None if sending it again can do no harm."""
+    owner: OwnerKey | None = None
+    uid: Uid | None = None
     match action:
         case Create():
-            owner, uid = action.body["metadata"]["ownerReferences"][0]["uid"], None
+            owner = action.owner
         case Patch():
-            owner, uid = None, action.uid
-            if action.resource_version:
+            uid = action.uid
+            # What a status says decides about the next one: `observedGeneration` of a set waits for its children.
+            if action.resource_version and action.subresource != "status":
                 return None
         case Delete() | DeleteMany():
             return None

@@ -1,7 +1,7 @@
 """What the operator may do, rule by rule, each with its reason: exactly what the program does, and nothing else.
 
-`docs/install.md` shows the same table, and a test compares. Whoever adds a request to the controller or to admission
-adds its verb here; a test on a real API server compares the rules with what was asked for.
+`docs/how-to/install.md` shows the same table, and a test compares. Whoever adds a request to the controller or to
+admission adds its verb here; a test on a real API server compares the rules with what was asked for.
 """
 
 from collections.abc import Iterable

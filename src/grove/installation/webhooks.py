@@ -12,11 +12,16 @@ import msgspec
 from grove.api import labels
 from grove.api.meta import JsonObject
 from grove.api.resources import (
+    CONTROLLER_REVISIONS,
     GROUPS,
     MUTATING_WEBHOOKS,
+    NATIVE_COMPOSITES,
+    NATIVE_PODGROUPS,
     PODCLIQUES,
     PODCLIQUESETS,
     PODGANGS,
+    PODS,
+    SERVICES,
     TOPOLOGY_BINDINGS,
     VALIDATING_WEBHOOKS,
     Resource,
@@ -113,6 +118,27 @@ _SCALE_CHANGED: Condition = {
     "name": "replicas-changed",
     "expression": "object.?spec.?replicas.orValue(0) != oldObject.?spec.?replicas.orValue(0)",
 }
+# Objects that say they belong to a set, in one of the two ways: each of them can be left out, or added later.
+_CLAIMS_A_SET: Condition = {
+    "name": "claims-a-set",
+    "expression": " || ".join(
+        f"({one} != null && ({one}.metadata.?labels[?'{labels.MANAGED_BY}'].orValue('') == '{labels.MANAGED_BY_VALUE}'"
+        f" || {one}.metadata.?ownerReferences.orValue([]).exists(owner,"
+        f" owner.apiVersion.startsWith('{PODCLIQUESETS.group}/') || owner.apiVersion.startsWith('{PODGANGS.group}/'))))"
+        for one in ("object", "oldObject")
+    ),
+}
+# What is leaving is not held up, and what schedulers keep of a gang is theirs to update. But neither may become a set's
+# by a write that nobody is asked about.
+_NOT_LEAVING_UNLESS_IT_CLAIMS: Condition = {
+    "name": "not-leaving-unless-it-claims",
+    "expression": (
+        "request.operation == 'CREATE' || "
+        f"(!has(oldObject.metadata.deletionTimestamp) && request.resource.group != '{NATIVE_PODGROUPS.group}') || "
+        "object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences || "
+        "object.metadata.?labels != oldObject.metadata.?labels"
+    ),
+}
 # Else a certificate that has expired could never be replaced: the write would have to be allowed by way of it.
 _NOT_OUR_CERTIFICATE: Condition = {
     "name": "not-the-webhooks-own-secret",
@@ -178,25 +204,27 @@ class _Maker(msgspec.Struct, frozen=True, kw_only=True):
     def authorizer(self) -> JsonObject:
         rules = [
             _rules(group, version, resources, operations, "Namespaced")
-            for group, version, resources, operations in _protected("UPDATE")
+            for group, version, resources, operations in _protected_writes()
         ]
-        conditions = (_NOT_LEAVING, _NOT_OUR_CERTIFICATE, *_not_by(self.operator_user))
-        return self._webhook(
-            "authorizer.webhooks.grove.io", AUTHORIZER_PATH, rules, conditions, selector=_OURS
-        )  # fmt: skip
+        conditions = (
+            _NOT_LEAVING_UNLESS_IT_CLAIMS,
+            _NOT_OUR_CERTIFICATE,
+            *_not_by(self.operator_user),
+            _CLAIMS_A_SET,
+        )
+        return self._webhook("authorizer.webhooks.grove.io", AUTHORIZER_PATH, rules, conditions)
 
     def deletion_authorizer(self) -> JsonObject:
         """Apart, because it is not asked when it does not answer: it would hold up deletions."""
         rules = [
             _rules(group, version, resources, operations, "Namespaced")
-            for group, version, resources, operations in _protected("DELETE")
+            for group, version, resources, operations in _protected_from_deletion()
         ]
         return self._webhook(
             "deletion.authorizer.webhooks.grove.io",
             AUTHORIZER_PATH,
             rules,
-            _not_by(self.operator_user),
-            selector=_OURS,
+            (*_not_by(self.operator_user), _CLAIMS_A_SET),
             failure_policy="Ignore",
         )
 
@@ -207,7 +235,6 @@ class _Maker(msgspec.Struct, frozen=True, kw_only=True):
         rules: list[JsonObject],
         conditions: tuple[Condition, ...],
         *,
-        selector: JsonObject | None = None,
         failure_policy: _FailurePolicy = "Fail",
     ) -> JsonObject:
         webhook: JsonObject = {
@@ -218,7 +245,7 @@ class _Maker(msgspec.Struct, frozen=True, kw_only=True):
             # A write through another version of the API means the same object, and must not slip past us.
             "matchPolicy": "Equivalent",
             "namespaceSelector": {},
-            "objectSelector": selector or {},
+            "objectSelector": {},
             "sideEffects": "None",
             "timeoutSeconds": _TIMEOUT_SECONDS,
             "admissionReviewVersions": ["v1"],
@@ -235,19 +262,42 @@ class _Maker(msgspec.Struct, frozen=True, kw_only=True):
                 return {"url": url.rstrip("/") + path, **bundle}
 
 
-_OURS: JsonObject = {"matchLabels": {labels.MANAGED_BY: labels.MANAGED_BY_VALUE}}
+_Protected = tuple[str, str, list[str], tuple[str, ...]]
 
 
-def _protected(operation: Literal["UPDATE", "DELETE"]) -> list[tuple[str, str, list[str], tuple[str, ...]]]:
-    """What the authorizer protects. Pods may be deleted by everybody: they are replaced."""
-    core = ["secrets", "serviceaccounts", "services"]
-    custom = ("CREATE", "UPDATE") if operation == "UPDATE" else (operation,)
+def _protected_writes() -> list[_Protected]:
+    """What the authorizer protects from being forged or edited: what the operator makes, and would take for its own.
+
+    The status of a child is a fact to the operator. What schedulers keep of a gang is written by them too, so only
+    that nobody else makes one, or makes one a gang's, is watched; and only for the scheduler of Kubernetes, which makes
+    none itself.
+    """
+    both, update = ("CREATE", "UPDATE"), ("UPDATE",)
+    cliques, groups, gangs, revisions = PODCLIQUES.plural, GROUPS.plural, PODGANGS.plural, CONTROLLER_REVISIONS
     return [
-        ("", "v1", [*core, "pods"] if operation == "UPDATE" else core, (operation,)),
-        ("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"], (operation,)),
-        ("autoscaling", "v2", ["horizontalpodautoscalers"], (operation,)),
-        (PODCLIQUES.group, PODCLIQUES.version, [PODCLIQUES.plural, GROUPS.plural], custom),
-        (PODGANGS.group, PODGANGS.version, [PODGANGS.plural], custom),
+        ("", "v1", ["secrets", "serviceaccounts"], update),
+        ("", "v1", [SERVICES.plural, PODS.plural], both),
+        (revisions.group, revisions.version, [revisions.plural], both),
+        ("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"], update),
+        ("autoscaling", "v2", ["horizontalpodautoscalers"], update),
+        (PODCLIQUES.group, PODCLIQUES.version, [cliques, groups], both),
+        (PODCLIQUES.group, PODCLIQUES.version, [f"{cliques}/status", f"{groups}/status"], update),
+        (PODGANGS.group, PODGANGS.version, [gangs], both),
+        (PODGANGS.group, PODGANGS.version, [f"{gangs}/status"], update),
+        *((one.group, one.version, [one.plural], both) for one in (NATIVE_PODGROUPS, NATIVE_COMPOSITES)),
+    ]
+
+
+def _protected_from_deletion() -> list[_Protected]:
+    """The same, but for pods, which everybody may delete: they are replaced."""
+    revisions = CONTROLLER_REVISIONS
+    return [
+        ("", "v1", ["secrets", "serviceaccounts", SERVICES.plural], ("DELETE",)),
+        (revisions.group, revisions.version, [revisions.plural], ("DELETE",)),
+        ("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"], ("DELETE",)),
+        ("autoscaling", "v2", ["horizontalpodautoscalers"], ("DELETE",)),
+        (PODCLIQUES.group, PODCLIQUES.version, [PODCLIQUES.plural, GROUPS.plural], ("DELETE",)),
+        (PODGANGS.group, PODGANGS.version, [PODGANGS.plural], ("DELETE",)),
     ]
 
 
@@ -278,6 +328,6 @@ def _configuration(resource: Resource[Any], name: str, webhooks: tuple[JsonObjec
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
-        "metadata": {"name": name, "labels": {labels.MANAGED_BY: labels.MANAGED_BY_VALUE, labels.PART_OF: "grove"}},
+        "metadata": {"name": name, "labels": {labels.MANAGED_BY: labels.MANAGED_BY_WEBHOOKS, labels.PART_OF: "grove"}},
         "webhooks": list(webhooks),
     }

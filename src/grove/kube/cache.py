@@ -1,4 +1,4 @@
-"""The objects of one kind as we know them: by uid, by name, by owner; never older than our own writes.
+"""The objects of one kind as we know them: by uid, by name, by controller; never older than our own writes.
 
 Filled by `watch.py` from the outside and by whoever writes from the inside. What is made of the objects is not here.
 
@@ -9,6 +9,12 @@ How it stays right. Versions are compared as integers, within one kind only:
   removes only entries that are not newer than the list.
 * Our own delete does not tell its version, so the uid is remembered (*forgotten*) until the watch is past the deletion.
 * Two uids under one name: the one with the higher version is the later one, and the other is gone.
+
+A new history. Every list is asked for without a resourceVersion: by the contract of the API that is a consistent read,
+at least as new as anything that was answered or watched before it was sent (a list with resourceVersion 0 may be older,
+and is never asked for). So a list that is older than what was known when it was sent - by its own version, by an object
+in it, or by an object that was deleted before - comes from a server that was restored from a backup. Then nothing here
+holds any more: versions of two histories cannot be compared. An object that is only absent was deleted.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +23,7 @@ from typing import Any, Generic, TypeVar, assert_never, cast
 
 import msgspec
 
-from grove.api.meta import HasMetadata, ObjectMeta, Uid
+from grove.api.meta import HasMetadata, ObjectMeta, OwnerKey, Uid
 from grove.kube.answers import Added, Bookmark, Deleted, Listing, Modified, Unreadable, WatchEvent
 
 T = TypeVar("T", bound=HasMetadata)
@@ -28,22 +34,35 @@ _BEFORE_EVERYTHING = -1
 
 
 class ListMark(msgspec.Struct, frozen=True, kw_only=True):
-    """When a list was begun: what happened here later, the list may not know."""
+    """When a list was begun: what happened here later, the list may not know; what was known by then, it must."""
 
     number: int
     horizon: int
+    # The newest version that was known.
+    known: int
+    held: dict[Uid, Any]
+    # Deleted for good.
+    forgotten: frozenset[Uid]
+    # Left out of a partial list: they may live on in another part.
+    missed: frozenset[Uid]
 
 
 class Store(Generic[T]):
     """Objects of one kind, fed by one watch. Listeners are called after each visible change, all indexes up to date."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = lambda: 0.0) -> None:
         self.is_listed = False
+        self._monotonic = monotonic
+        # The oldest and the newest of our own writes that the watch has not shown yet: version, and since when.
+        self._unseen: tuple[int, float] | None = None
+        self._newest_unseen: tuple[int, float] | None = None
         self._objects: dict[Uid, T] = {}
         self._uids_by_name: dict[str, dict[str, Uid]] = {}
-        self._children: dict[Uid, dict[Uid, T]] = {}
+        self._children: dict[OwnerKey, dict[Uid, T]] = {}
         self._listeners: list[Listener[T]] = []
         self._horizon = _BEFORE_EVERYTHING
+        # The newest version of all that was ever heard.
+        self._known = _BEFORE_EVERYTHING
         self._list_count = 0
         # uid -> a version at which it still existed; it never comes back.
         self._forgotten: dict[Uid, int] = {}
@@ -66,9 +85,9 @@ class Store(Generic[T]):
         uid = self._uids_by_name.get(namespace, {}).get(name)
         return None if uid is None else self._objects[uid]
 
-    def owned_by(self, owner_uid: Uid) -> tuple[T, ...]:
-        """What this owner controls, in the order of first sight."""
-        children = self._children.get(owner_uid)
+    def owned_by(self, owner: OwnerKey) -> tuple[T, ...]:
+        """Return what this owner controls, in the order of first sight."""
+        children = self._children.get(owner)
         return () if children is None else tuple(children.values())
 
     def values(self) -> Iterable[T]:
@@ -82,6 +101,16 @@ class Store(Generic[T]):
         """Deletions that the watch has not confirmed yet."""
         return len(self._forgotten) + len(self._missed)
 
+    @property
+    def known(self) -> int:
+        """The newest version of all that was heard."""
+        return self._known
+
+    @property
+    def behind_seconds(self) -> float:
+        """For how long the watch has not shown one of our own writes: a watch that is open may have fallen silent."""
+        return 0.0 if self._unseen is None else self._monotonic() - self._unseen[1]
+
     def subscribe(self, listener: Listener[T]) -> None:
         """The listener gets (old, new) after each visible change; None: not there. It marks, it does not write."""
         self._listeners.append(listener)
@@ -90,7 +119,11 @@ class Store(Generic[T]):
 
     def observe(self, obj: T) -> None:
         """The answer to our own write; ignored if we know something newer."""
-        self._offer(obj, _version(obj))
+        version = _version(obj)
+        self._offer(obj, version)
+        if version > self._horizon:
+            self._newest_unseen = (version, self._monotonic())
+            self._unseen = self._unseen or self._newest_unseen
 
     def forget(self, uid: Uid) -> None:
         """Our delete was answered "gone": removed at once, and nothing from before brings it back."""
@@ -114,12 +147,20 @@ class Store(Generic[T]):
     def begin_list(self) -> ListMark:
         """Call before asking the server, whole list or partial."""
         self._list_count += 1
-        return ListMark(number=self._list_count, horizon=self._horizon)
+        return ListMark(
+            number=self._list_count,
+            horizon=self._horizon,
+            known=self._known,
+            held=self._objects.copy(),
+            forgotten=frozenset(self._forgotten),
+            missed=frozenset(self._missed),
+        )
 
-    def apply_list(self, listing: Listing[T], mark: ListMark) -> None:
-        """Everything there is, as of the listing's version."""
+    def apply_list(self, listing: Listing[T], mark: ListMark) -> bool:
+        """Take in everything there is, as of the listing's version; returns whether that is a new history."""
         version = int(listing.resource_version)
-        if version < mark.horizon:
+        is_new_history = _is_new_history(listing, version, mark)
+        if is_new_history:
             self._start_over()
         if version >= self._horizon:
             self._held_back.clear()
@@ -127,19 +168,26 @@ class Store(Generic[T]):
             self._advance(version)
             self._drop_confirmed(listing, version)
         self.is_listed = True
+        return is_new_history
 
     def apply_nothing(self) -> None:
         """The kind is not served any more: nothing of it exists."""
         self._start_over()
 
-    def apply_partial_list(self, listing: Listing[T], mark: ListMark, where: Callable[[T], bool]) -> None:
-        """A fresh list of a part: `where` says which of our objects should be in it. The rest is not touched."""
+    def apply_partial_list(self, listing: Listing[T], mark: ListMark, where: Callable[[T], bool]) -> bool:
+        """Take in a fresh list of a part: `where` says which of our objects should be in it.
+
+        The rest is not touched. Returns whether it is of a new history; then nothing of it was taken in.
+        """
         version = int(listing.resource_version)
+        if _is_new_history(listing, version, mark):
+            return True
         # The horizon stays: of the others we know no more than before.
         missing = self._apply_listed(listing, version, mark, filter(where, self._objects.values()))
         if missing and version > self._horizon:
             self._missed.update(dict.fromkeys(missing, version))
             self._missed_until = max(self._missed_until, version)
+        return False
 
     def apply(self, event: WatchEvent[T]) -> None:
         """The next event of the watch; late ones are ignored."""
@@ -234,14 +282,15 @@ class Store(Generic[T]):
     def _put(self, obj: T, held: T | None) -> None:
         metadata = obj.metadata
         uid = metadata.uid
-        owner = metadata.controller_uid
+        owner = metadata.controller
         self._objects[uid] = obj
+        self._known = max(self._known, _version(obj))
         if held is None:
             self._uids_by_name.setdefault(metadata.namespace, {})[metadata.name] = uid
         else:
             if self._assumed_leaving:
                 self._assumed_leaving.pop(uid, None)
-            old_owner = held.metadata.controller_uid
+            old_owner = held.metadata.controller
             if old_owner is not None and old_owner != owner:
                 self._leave_owner(old_owner, uid)
         if owner is not None:
@@ -257,13 +306,13 @@ class Store(Generic[T]):
             del names[metadata.name]
             if not names:
                 del self._uids_by_name[metadata.namespace]
-        owner = metadata.controller_uid
+        owner = metadata.controller
         if owner is not None:
             self._leave_owner(owner, uid)
         self._assumed_leaving.pop(uid, None)
         self._tell(held, None)
 
-    def _leave_owner(self, owner: Uid, uid: Uid) -> None:
+    def _leave_owner(self, owner: OwnerKey, uid: Uid) -> None:
         children = self._children[owner]
         del children[uid]
         if not children:
@@ -278,12 +327,19 @@ class Store(Generic[T]):
     def _advance(self, version: int) -> None:
         if version > self._horizon:
             self._horizon = version
+            self._known = max(self._known, version)
+            self._note_seen()
             if self._missed and version >= self._missed_until:
                 self._missed.clear()
                 for uid in self._told_gone:
                     self._forgotten.pop(uid, None)
                 self._told_gone.clear()
                 self._enter_held_back()
+
+    def _note_seen(self) -> None:
+        if self._unseen is not None and self._unseen[0] <= self._horizon:
+            newest = self._newest_unseen
+            self._unseen = newest if newest is not None and newest[0] > self._horizon else None
 
     def _enter_held_back(self) -> None:
         """The watch is past the partial lists and did not tell of their deletion: they live on in another part."""
@@ -301,14 +357,29 @@ class Store(Generic[T]):
             self._forgotten = kept
 
     def _start_over(self) -> None:
-        """Nothing that we know holds any more: the server was put back to a backup, or dropped the kind."""
-        self._horizon = _BEFORE_EVERYTHING
+        """Nothing that we know holds any more: the server was restored from a backup, or dropped the kind."""
+        self._horizon = self._known = _BEFORE_EVERYTHING
+        self._unseen = None
         self._forgotten.clear()
         self._missed.clear()
         self._held_back.clear()
         self._told_gone.clear()
         for held in tuple(self._objects.values()):
             self._drop(held)
+
+
+def _is_new_history(listing: Listing[T], version: int, mark: ListMark) -> bool:
+    return version < mark.known or any(_is_from_a_backup(obj, mark) for obj in listing.items)
+
+
+def _is_from_a_backup(obj: HasMetadata, mark: ListMark) -> bool:
+    """Answer whether it contradicts what was known when the list was sent."""
+    uid = obj.metadata.uid
+    held = mark.held.get(uid)
+    if held is not None:
+        return _version(obj) < _version(held)
+    # All that existed at the horizon, and did not change since, was held.
+    return uid in mark.forgotten or (_version(obj) <= mark.horizon and uid not in mark.missed)
 
 
 def _version(obj: HasMetadata) -> int:

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from grove.api.meta import HasMetadata, JsonObject
-from grove.api.resources import PODS, Resource
+from grove.api.resources import PODS, Object, Resource
 from grove.clock import Clock
 from grove.kube.answers import (
     Listing,
+    Page,
     WatchEvent,
     check,
     decode_deleted,
@@ -31,6 +32,8 @@ from grove.kube.transport import MERGE_PATCH, Request, Response, Transport
 T = TypeVar("T", bound=HasMetadata)
 
 JsonPatch = list[JsonObject]
+
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 # A long list may outlive its continue token; a server that never lets us finish is an error.
 _LIST_ATTEMPTS = 3
@@ -87,16 +90,37 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
         page_size: int = 500,
+        accept: str = "",
     ) -> Listing[T]:
         """All pages, as of one version. A continue token that grew too old starts the list over."""
         query = _selection(label_selector, field_selector) | {"limit": str(page_size)}
-        request = Request(method="GET", path=resource.path(namespace), query=query)
+        request = Request(method="GET", path=resource.path(namespace), query=query, accept=accept)
         try:
             # Also a bound on the pages: a server could send one after the other for ever.
             async with asyncio.timeout(LIST_SECONDS):
                 return await self._list_from_the_start(resource, request)
         except TimeoutError as error:
             raise ConnectionLost(f"GET {request.path}: the list was not complete after {LIST_SECONDS:g} s") from error
+
+    async def list_metadata(
+        self, resource: Resource[Any], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> Listing[Object]:
+        """List objects without spec and status: that is all the server sends."""
+        return await self.list(
+            resource.viewed_as(Object),
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            accept=METADATA_LIST,
+        )
+
+    async def current_version(
+        self, resource: Resource[Any], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> int:
+        """The version that the server has reached, by a consistent read of at most one object."""
+        query = _selection(label_selector, field_selector) | {"limit": "1"}
+        request = Request(method="GET", path=resource.path(namespace), query=query)
+        return int(_version_of(request, decode_page(resource, request, await self._send(request))))
 
     async def _list_from_the_start(self, resource: Resource[T], request: Request) -> Listing[T]:
         for attempt in range(1, _LIST_ATTEMPTS + 1):
@@ -158,14 +182,26 @@ class Client:
         return decode_deleted(resource, request, response)
 
     async def delete_collection(
-        self, resource: Resource[T], namespace: str, *, label_selector: str, propagation: str = "Background"
+        self,
+        resource: Resource[T],
+        namespace: str,
+        *,
+        label_selector: str,
+        field_selector: str = "",
+        resource_version: str = "",
+        propagation: str = "Background",
     ) -> None:
-        """Deletes all that is selected. The answer shows the objects as they were before, so it is not handed on."""
+        """Delete all that is selected; with a resource version, what was selected then, and nothing that came later.
+
+        The server deletes by name, one after the other. Without a body it would take the version for a precondition of
+        every object. Its answer shows the objects as they were before, so it is not returned.
+        """
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        exactly = {"resourceVersion": resource_version, "resourceVersionMatch": "Exact"} if resource_version else {}
         request = Request(
             method="DELETE",
             path=resource.path(namespace),
-            query=_selection(label_selector, ""),
+            query=_selection(label_selector, field_selector) | exactly,
             body=msgspec.json.encode(options),
         )
         check(request, await self._send(request))
@@ -209,9 +245,7 @@ class Client:
     async def _list_pages(self, resource: Resource[T], request: Request) -> Listing[T]:
         page = decode_page(resource, request, await self._send(request))
         # The first page's version: should later pages be newer, the watch only tells a few things twice.
-        version = page.resource_version
-        if not version.isdecimal():
-            raise ConnectionLost(f"GET {request.path}: the list has no resourceVersion to watch from: {version!r}")
+        version = _version_of(request, page)
         items = [*page.items]
         unreadable = [*page.unreadable]
         while page.continue_token:
@@ -236,6 +270,13 @@ class Client:
                 raise
             turn.answered(response.status, retry_after=retry_after_of(response))
             return response
+
+
+def _version_of(request: Request, page: Page[Any]) -> str:
+    version = page.resource_version
+    if not version.isdecimal():
+        raise ConnectionLost(f"GET {request.path}: the list has no resourceVersion to watch from: {version!r}")
+    return version
 
 
 # What Go writes in another way than others do, inside texts.

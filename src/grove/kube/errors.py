@@ -2,6 +2,8 @@
 
 import msgspec
 
+from grove.api.brief import brief
+
 
 class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str = ""
@@ -21,10 +23,15 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ApiError(Exception):
-    """The server said no, or did not answer. The caller decides: expected answer, retry, or tell the user."""
+    """The server said no, or did not answer. The caller decides: expected answer, retry, or tell the user.
+
+    `message` is what the server said, which may quote whole objects; `brief` and `str()` are fit for logs, events and
+    conditions.
+    """
 
     def __init__(self, code: int, reason: str, message: str, retry_after: float | None = None) -> None:
-        super().__init__(f"{code} {reason}: {message}")
+        self.brief = brief(message)
+        super().__init__(f"{code} {reason}: {self.brief}")
         self.code = code
         self.reason = reason
         self.message = message

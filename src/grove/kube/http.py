@@ -7,13 +7,11 @@ closed is sent once more. Where the server is was found by `config.py`, who we a
 
 import asyncio
 import base64
-import platform
 import re
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import cache
-from importlib.metadata import version
+from io import BytesIO
 from types import TracebackType
 from typing import Self
 
@@ -27,7 +25,7 @@ from grove.kube.answers import check
 from grove.kube.config import Access
 from grove.kube.credentials import Identity, credentials_of
 from grove.kube.errors import ConnectionLost
-from grove.kube.transport import Request, Response
+from grove.kube.transport import READ_HEADERS, Request, Response, user_agent
 
 CONNECTIONS = 128
 CONNECT_SECONDS = 10.0
@@ -182,9 +180,13 @@ class _GuardedBody(aiohttp.BytesPayload):
         await super().write_with_length(writer, content_length)
 
 
-def _body_of(request: Request) -> bytes | _GuardedBody | None:
+# aiohttp warns of longer bodies that it would write in one piece.
+_LARGE_BODY = 1 << 20
+
+
+def _body_of(request: Request) -> bytes | BytesIO | _GuardedBody | None:
     if request.may_leave is None or not request.body:
-        return request.body or None
+        return BytesIO(request.body) if len(request.body) > _LARGE_BODY else request.body or None
     return _GuardedBody(request.body, request.content_type, request.may_leave)
 
 
@@ -209,12 +211,6 @@ class _Proxy(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"_Proxy({self.url})"
-
-
-@cache
-def user_agent() -> str:
-    """How we are named in the server's audit log."""
-    return f"grove/{version('grove')} ({platform.system().lower()}/{platform.machine()})"
 
 
 async def _send_writes_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -255,7 +251,7 @@ def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
 def _headers(answer: aiohttp.ClientResponse) -> Mapping[str, str]:
     """Only what somebody reads; several warnings become lines."""
     found: dict[str, str] = {}
-    for name in ("Content-Type", "Location", "Retry-After", "Warning"):
+    for name in READ_HEADERS:
         values = answer.headers.getall(name, [])
         if values:
             found[name] = "\n".join(values)

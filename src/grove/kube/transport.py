@@ -1,14 +1,21 @@
 """The network door: one request in, one response or one stream of lines out.
 
-Implementations: `cluster/inprocess.py` (no sockets) and, over HTTP, the client of a real cluster.
+Implementations: `cluster/inprocess.py` (no sockets) and, over HTTP, `http.py`, and `light.py` for short commands.
 `sim/faults.py` wraps one. Nothing else in the project talks to a server.
 """
 
+import platform
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from typing import Protocol
 
 import msgspec
+
+from grove import __version__
+
+# Of an answer; nobody reads the others.
+READ_HEADERS = ("Content-Type", "Location", "Retry-After", "Warning")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,3 +56,9 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+
+
+@cache
+def user_agent() -> str:
+    """How we are named in the server's audit log."""
+    return f"grove/{__version__} ({platform.system().lower()}/{platform.machine()})"

@@ -9,7 +9,7 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
-from grove.api.meta import JsonObject, ObjectMeta, Uid
+from grove.api.meta import JsonObject, ObjectMeta, OwnerKey, Uid
 from grove.api.resources import PODS, Resource
 
 
@@ -54,7 +54,7 @@ class Emit(Part):
 
 
 class Create(Part):
-    """Create an object under exactly this name; one that exists already and is ours is as good as created."""
+    """Create an object under exactly this name; one that exists already and has the same controller is as good."""
 
     resource: Resource[Any]
     namespace: str
@@ -64,6 +64,19 @@ class Create(Part):
     failure_key: str
     reason: str
     on_success: Emit | None = None
+
+    @property
+    def owner(self) -> OwnerKey:
+        """Return the controller that the object is created with."""
+        reference = self.body["metadata"]["ownerReferences"][0]
+        group = reference["apiVersion"].rpartition("/")[0]
+        return OwnerKey(
+            namespace=self.namespace,
+            group=group,
+            kind=reference["kind"],
+            name=reference["name"],
+            uid=reference["uid"],
+        )
 
 
 class Patch(Part):
@@ -92,13 +105,19 @@ class Delete(Part):
 
 
 class DeleteMany(Part):
-    """Delete by label, in one request. `uids` are those observed: they count as leaving from then on."""
+    """Delete by label. `uids` are those observed.
+
+    It is one request only if every match has one of `owners` as its controller. Labels prove nothing: whatever else
+    carries them must stay, so then each of ours is deleted by its uid.
+    """
 
     resource: Resource[Any]
     namespace: str
     selector: str
+    owners: tuple[OwnerKey, ...]
     uids: tuple[Uid, ...]
     reason: str
+    field_selector: str = ""
     on_success: Emit | None = None
 
 
@@ -151,6 +170,8 @@ class StatusWrite(Part):
     urgency: Urgency
     part: int = WHOLE_SET
     on_success: tuple[Emit, ...] = ()
+    # It says of fewer units than before that they are updated: the set's observedGeneration waits for that.
+    takes_back: bool = False
 
 
 class FreshLook(Part):
@@ -159,7 +180,7 @@ class FreshLook(Part):
     namespace: str
     selector: str
     # Whose they are: of others that match, nothing is concluded.
-    owner_uids: tuple[Uid, ...]
+    owners: tuple[OwnerKey, ...]
     resource: Resource[Any] = PODS
 
 
@@ -181,6 +202,9 @@ class Failure(Part):
     count: int
     first_at: datetime
     last_at: datetime
+    # The object that was tried last, as in `Pod default/a`, and the HTTP status code.
+    target: str = ""
+    status_code: int = 0
 
 
 class Plan(Part):

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from grove.api import names
+from grove.api.limits import LARGEST_COUNT
 from grove.api.podcliqueset import CliqueTemplate, GroupConfig
-from grove.api.validation.size import LARGEST_COUNT
 from grove.planner.snapshot import SetContext
 
 
@@ -47,6 +47,8 @@ class ReplicaBlueprint(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[GroupBlueprint, ...]
     base: GangBlueprint
     scaled: tuple[GangBlueprint, ...]
+    # Of groups that are scaled to zero: what the base gang had of them, and must not have any more.
+    parked: tuple[CliqueBlueprint, ...] = ()
 
     @property
     def gangs(self) -> tuple[GangBlueprint, ...]:
@@ -71,7 +73,11 @@ def draw_replica(context: SetContext, index: int, live_scale: Mapping[str, int])
         for clique in context.standalone
     ]
     scaled: list[GangBlueprint] = []
+    parked: list[CliqueBlueprint] = []
     for group in groups:
+        if not group.replicas:
+            for j in range(group.config.min_available):
+                parked += _members(context, group, j, gang=base, base_gang="")
         for j in range(group.replicas):
             if j < group.config.min_available:
                 cliques += _members(context, group, j, gang=base, base_gang="")
@@ -83,14 +89,18 @@ def draw_replica(context: SetContext, index: int, live_scale: Mapping[str, int])
         groups=groups,
         base=GangBlueprint(name=base, cliques=tuple(cliques)),
         scaled=tuple(scaled),
+        parked=tuple(parked),
     )
 
 
 def _draw_group(context: SetContext, index: int, config: GroupConfig, live_scale: Mapping[str, int]) -> GroupBlueprint:
     name = names.group(context.name, index, config.name)
-    # Admission refuses a group below its minimum, which would have no base gang, or beyond all measure; an edit past it
-    # gets the nearest that can be carried out.
-    replicas = min(max(live_scale.get(name, config.replicas), config.min_available), LARGEST_COUNT)
+    asked = live_scale.get(name, config.replicas)
+    if asked <= 0 and not context.is_training:
+        return GroupBlueprint(name=name, config=config, replicas=0)
+    # Admission rejects a group below its minimum, which would have half a base gang, or beyond all measure; an edit
+    # past it gets the nearest that is possible.
+    replicas = min(max(asked, config.min_available), LARGEST_COUNT)
     return GroupBlueprint(name=name, config=config, replicas=replicas)
 
 

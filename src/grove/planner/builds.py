@@ -26,7 +26,7 @@ from grove.planner.actions import (
 from grove.planner.blueprint import CliqueBlueprint, ReplicaBlueprint
 from grove.planner.deletion import plan_old_finalizers
 from grove.planner.gang_state import GangState
-from grove.planner.gangs import draw_gang_spec, plan_gang_object
+from grove.planner.gangs import draw_gang_spec, plan_gang_object, write_last_names, write_zero_counts
 from grove.planner.mirrors import mirror_stages
 from grove.planner.objects import (
     build_clique,
@@ -292,11 +292,21 @@ def _new_incarnation(replica: ReplicaView, clique: CliqueBlueprint, recreation: 
     return recreation.incarnation
 
 
+def _new_life(replica: ReplicaView, recreations: Recreations, state: GangState) -> str:
+    """The incarnation that a gang takes over because all of it is recreated; "": it keeps its own."""
+    if state.blueprint.is_base:
+        # Its cliques do not tell: it may have none, when all of it is scaled to zero.
+        return recreations.whole.incarnation if recreations.whole is not None else ""
+    first = state.blueprint.cliques[0]
+    recreation = recreations.of(first)
+    return "" if recreation is None else _new_incarnation(replica, first, recreation)
+
+
 def _was_placed(clique: CliqueView) -> bool:
     """Some pod of it is on a node, or was; of one that lost all its pods, its status remembers."""
     return (
         clique.placed_count > 0
-        or clique.clique.status.was_available
+        or clique.has_served
         or any(pod.is_scheduled for pod in (*clique.leaving, *clique.failed))
     )
 
@@ -321,20 +331,18 @@ def _plan_gang(
 ) -> Iterable[Action]:
     if not state.is_whole or (state.gang is not None and state.gang.metadata.is_leaving):
         return
-    first = state.blueprint.cliques[0]
-    recreation = recreations.of(first)
     # In a base gang a single group replica may be recreated; that is not a new life of the gang.
-    is_new_life = recreation is not None and (not recreation.group or bool(first.base_gang))
+    new_life = _new_life(replica, recreations, state)
     action = plan_gang_object(
         context,
         replica.index,
         state.blueprint,
         state.gang,
         spec=draw_gang_spec(context, state.blueprint, state.cliques, state.pods),
-        incarnation=_new_incarnation(replica, first, recreation)
-        if recreation is not None and is_new_life
-        else _incarnation(context, replica, state, restarts),
-        is_new_life=is_new_life,
+        last_names=write_last_names(state.pods),
+        zero_counts=write_zero_counts(state.gang, state.views) if context.backend.mirrors else None,
+        incarnation=new_life or _incarnation(context, replica, state, restarts),
+        is_new_life=bool(new_life),
         takes_revision=takes_revision,
     )
     if action is not None:

@@ -6,7 +6,7 @@ Nothing is waited for: the garbage collector finishes what is left, by owner ref
 from typing import Any
 
 from grove.api import labels
-from grove.api.meta import ObjectMeta, Uid
+from grove.api.meta import ObjectMeta
 from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
@@ -19,6 +19,7 @@ from grove.api.resources import (
     Resource,
 )
 from grove.planner.actions import WHOLE_SET, Chain, DeleteMany, Patch, Stage, chain
+from grove.planner.bulk_deletes import delete_matching
 from grove.planner.snapshot import SetContext, Snapshot
 from grove.planner.views import ReplicaView
 
@@ -68,37 +69,32 @@ def plan_old_finalizers(replica: ReplicaView) -> Stage:
 
 
 def _pods(context: SetContext, replicas: tuple[ReplicaView, ...]) -> Stage:
-    uids = tuple(
-        pod.metadata.uid
+    found = tuple(
+        pod.metadata
         for replica in replicas
         for clique in replica.cliques.values()
         for pod in (*clique.active, *clique.failed, *clique.succeeded)
     )
-    return (_delete_many(PODS, context, uids),) if uids else ()
+    return (_delete_many(PODS, context, found),) if found else ()
 
 
 def _children(snapshot: Snapshot) -> Stage:
     context, replicas = snapshot.context, snapshot.replicas
     gangs = (*snapshot.strays, *(g for r in replicas for g in r.gangs.values()))
-    found: tuple[tuple[Resource[Any], tuple[Uid, ...]], ...] = (
-        (PODCLIQUES, tuple(c.uid for r in replicas for c in r.cliques.values())),
-        (GROUPS, tuple(g.metadata.uid for r in replicas for g in r.groups.values())),
-        (PODGANGS, tuple(g.metadata.uid for g in gangs)),
-        (SERVICES, tuple(s.metadata.uid for r in replicas for s in r.services.values())),
+    found: tuple[tuple[Resource[Any], tuple[ObjectMeta, ...]], ...] = (
+        (PODCLIQUES, tuple(c.clique.metadata for r in replicas for c in r.cliques.values())),
+        (GROUPS, tuple(g.metadata for r in replicas for g in r.groups.values())),
+        (PODGANGS, tuple(g.metadata for g in gangs)),
+        (SERVICES, tuple(s.metadata for r in replicas for s in r.services.values())),
         # The next set of this name needs their names at once.
-        (CONTROLLER_REVISIONS, tuple(revision.metadata.uid for revision in snapshot.revisions)),
+        (CONTROLLER_REVISIONS, tuple(revision.metadata for revision in snapshot.revisions)),
     )
-    return tuple(_delete_many(resource, context, uids) for resource, uids in found if uids)
+    return tuple(_delete_many(resource, context, children) for resource, children in found if children)
 
 
-def _delete_many(resource: Resource[Any], context: SetContext, uids: tuple[Uid, ...]) -> DeleteMany:
-    return DeleteMany(
-        resource=resource,
-        namespace=context.namespace,
-        selector=labels.selector(labels.default_labels(context.name)),
-        uids=uids,
-        reason=f"set {context.name} is being deleted",
-    )
+def _delete_many(resource: Resource[Any], context: SetContext, found: tuple[ObjectMeta, ...]) -> DeleteMany:
+    selector = labels.selector(labels.default_labels(context.name))
+    return delete_matching(resource, context.namespace, selector, found, f"set {context.name} is being deleted")
 
 
 def _patch_finalizers(pcs: PodCliqueSet, finalizers: tuple[str, ...], reason: str) -> Patch:

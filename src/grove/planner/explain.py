@@ -10,12 +10,14 @@ from enum import IntEnum
 from functools import partial
 
 from grove.api import labels
-from grove.api.meta import LastError, find_condition
+from grove.api.meta import ConditionStatus, LastError, find_condition
 from grove.api.pod import Pod
 from grove.api.reasons import ConditionType, FindingReason, Reason
+from grove.api.resources import GROUPS
 from grove.planner.actions import Failure, Finding, Part, Plan
-from grove.planner.availability import clique_breach
+from grove.planner.availability import AT_ZERO, clique_breach
 from grove.planner.blueprint import GangBlueprint, draw_replica
+from grove.planner.failed_writes import WRITE_REASONS
 from grove.planner.gangs import referenced_names
 from grove.planner.gates import base_placement
 from grove.planner.pod_waits import (
@@ -118,6 +120,16 @@ class Explainer:
             self._gangs[gang.name] = (replica, gang)
             self._cliques.update({clique.name: (replica, gang) for clique in gang.cliques})
 
+    def failing(self, about: str) -> tuple[Sentence, ...]:
+        """Return what keeps failing of the whole set, as its operator wrote it down; to be told before all else."""
+        told = find_condition(self._snapshot.pcs.status.conditions, ConditionType.RECONCILE_FAILED)
+        if told is None or told.status != ConditionStatus.TRUE or told.reason not in WRITE_REASONS:
+            return ()
+        return (
+            cause(about, told.reason, f"{told.message}."),
+            next_step(about, "it is tried again, at least every 30 s; the set goes on when it succeeds."),
+        )
+
     # One function per level
 
     def of_set(self) -> tuple[Sentence, ...]:
@@ -133,10 +145,11 @@ class Explainer:
         causes = self._errors(about, self._snapshot.pcs.status.last_errors if not stories else ())
         stuck = stuck_sentences(self._all_pods(), self._lost_nodes)
         update = update_sentences(about, self._snapshot.pcs, self._findings.get(about, ()))
-        said = (*update, *causes, *told, *stuck) or self._fine(about, self._all_cliques())
+        said = (*self._excess(about), *update, *causes, *told, *stuck) or self._fine(about, self._all_cliques())
         return (
             *said,
-            *self._without_gangs(about),
+            *self._missing_topology(about),
+            *self._scheduler_limits(about),
             *run_sentences(about, self._snapshot.pcs, self._now),
             *self._unbuilt(about),
         )
@@ -147,12 +160,15 @@ class Explainer:
             clique
             for replica in self._snapshot.replicas
             for clique in replica.cliques.values()
-            if clique.clique.metadata.controller_uid
-            in [group.metadata.uid for group in replica.groups.values() if group.metadata.name == name]
+            if clique.clique.metadata.controller
+            in [GROUPS.owner_key(group.metadata) for group in replica.groups.values() if group.metadata.name == name]
         ]
         gangs = [gang.name for _, gang in self._gangs.values() if any(clique.group == name for clique in gang.cliques)]
         stories = [story for gang in gangs if (story := self._story(gang))]
         told = tuple(sentence for story in stories[:LISTED_GANGS] for sentence in story.sentences)
+        groups = (group for replica in self._snapshot.replicas for group in replica.groups.values())
+        if not (told or cliques) and any(one.metadata.name == name and not one.spec.replicas for one in groups):
+            told = (note(about, f"Nothing: {AT_ZERO}."),)
         return self._whole_set(about) or told or self._fine(about, cliques)
 
     def of_gang(self, name: str) -> tuple[Sentence, ...]:
@@ -228,7 +244,7 @@ class Explainer:
             return over
         created = pcs.metadata.creation_timestamp
         waited = int((self._now - created).total_seconds()) if created else 0
-        if pcs.status.observed_generation is None and waited >= ATTENTION_SECONDS:
+        if pcs.status.observed_generation is None and waited >= ATTENTION_SECONDS and not self.failing(about):
             return (
                 cause(
                     about, FindingReason.UNATTENDED, f"nobody has acted on the set since it was created {waited} s ago."
@@ -261,7 +277,8 @@ class Explainer:
         return (
             cause(about, FindingReason.UNATTENDED, f"nobody has acted on it since it was deleted {waited} s ago."),
             next_step(
-                about, "start the operator; or let the set go without one, as docs/install.md says under Uninstall."
+                about,
+                "start the operator; or let the set go without one, as docs/how-to/install.md says under Uninstall.",
             ),
         )
 
@@ -271,12 +288,26 @@ class Explainer:
         )
         return (*found, next_step(about, "tried again, later and later, at least every 5 minutes.")) if found else ()
 
-    def _without_gangs(self, about: str) -> tuple[Sentence, ...]:
-        """What the scheduler does not carry out, as the operator found it."""
-        told = find_condition(self._snapshot.pcs.status.conditions, ConditionType.GANG_SCHEDULING_UNAVAILABLE)
-        if told is None or told.status != "True" or told.reason == Reason.NOT_OFFERED:
+    def _excess(self, about: str) -> tuple[Sentence, ...]:
+        found = (one for one in self._findings.get(about, ()) if one.reason == FindingReason.OBJECT_BUDGET_EXCEEDED)
+        return tuple(cause(about, one.reason, f"{one.message}.") for one in found)
+
+    def _missing_topology(self, about: str) -> tuple[Sentence, ...]:
+        """What of its topology new gangs do without; where they wait for it, they say so themselves."""
+        topology = self._snapshot.context.topology
+        if not topology.missing or topology.is_waiting or topology.verdict is None:
             return ()
-        return (note(about, f"{told.message}."),)
+        return (note(about, f"{topology.verdict.message}."),)
+
+    def _scheduler_limits(self, about: str) -> tuple[Sentence, ...]:
+        """What the scheduler does not do for the set, as the operator found it."""
+        types = (ConditionType.GANG_SCHEDULING_UNAVAILABLE, ConditionType.SCHEDULER_LIMITED)
+        found = (find_condition(self._snapshot.pcs.status.conditions, type_) for type_ in types)
+        return tuple(
+            note(about, f"{told.message}.")
+            for told in found
+            if told is not None and told.status == "True" and told.reason != Reason.NOT_OFFERED
+        )
 
     def _unbuilt(self, about: str) -> tuple[Sentence, ...]:
         return tuple(
@@ -295,6 +326,8 @@ class Explainer:
 
     def _fine(self, about: str, cliques: Iterable[CliqueView]) -> tuple[Sentence, ...]:
         cliques = list(cliques)
+        if about.startswith("podclique/") and all(clique.is_at_zero for clique in cliques):
+            return (note(about, f"Nothing: {AT_ZERO}."),)
         ready, wanted = sum(clique.ready_count for clique in cliques), sum(clique.replicas for clique in cliques)
         return (note(about, f"Nothing: {ready} of {counted(wanted, 'pod')} {'is' if wanted == 1 else 'are'} ready."),)
 
@@ -419,13 +452,15 @@ class Explainer:
             rank=Rank.BLOCKED if is_below_minima(views) or len(views) < len(gang.cliques) else Rank.EXTRAS,
             sentences=(
                 told,
-                *(
-                    later
-                    or [next_step(about, "the operator creates the others now; if this stays, it is not running.")]
-                ),
+                *(later or self._creation(about)),
                 *(rest.sentences if rest else ()),
             ),
         )
+
+    def _creation(self, about: str) -> tuple[Sentence, ...]:
+        if self.failing(about):
+            return ()
+        return (next_step(about, "the operator creates the others now; if this stays, it is not running."),)
 
     def _replacement(self, about: str, view: CliqueView) -> tuple[Sentence, ...]:
         """Pods that ended again and again are replaced later and later."""
@@ -478,6 +513,12 @@ class Explainer:
 
     def _unplaced(self, about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
         """What the scheduler says of the gang, then what it says of its pods."""
+        queued = self._finding(self._gang_of(pods[0]), FindingReason.WAITS_FOR_QUEUE)
+        if queued is not None:
+            return (
+                cause(about, queued.reason, f"{queued.message}."),
+                next_step(about, "it is let in when others of the queue end, or when the queue or the cluster grows."),
+            )
         found = self._finding(self._gang_of(pods[0]), FindingReason.DOES_NOT_FIT)
         told = (cause(about, found.reason, f"there is no room for the gang. {found.message}."),) if found else ()
         return (*told, *unplaced_sentences(about, pods))

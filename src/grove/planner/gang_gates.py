@@ -13,6 +13,7 @@ from grove.api.reasons import FindingReason
 from grove.planner.actions import Finding
 from grove.planner.extras import chance_ends_at, extras_gate
 from grove.planner.gang_state import GangState
+from grove.planner.gangs import was_placed
 from grove.planner.gates import GateVerdict, base_placement, closed, gang_gate, gate_finding
 from grove.planner.refusals import has_started
 from grove.planner.snapshot import SetContext
@@ -35,7 +36,9 @@ def gates_of(context: SetContext, states: tuple[GangState, ...], now: datetime) 
     base: GateVerdict | None = None
     for state in states:
         is_refused = state.refusal is not None
-        verdict = gang_gate(state.views, clique_count=state.clique_count, is_refused=is_refused, base=base)
+        # A scaled gang waits for its base once: what serves heals on its own, also while the base is broken.
+        awaited = None if was_placed(state.gang, state.views) else base
+        verdict = gang_gate(state.views, clique_count=state.clique_count, is_refused=is_refused, base=awaited)
         parts = _parts_of(state) if verdict.reason is FindingReason.GANG_STARTED else []
         judged = [(state.views, verdict)]
         if len(parts) > 1:
@@ -90,11 +93,21 @@ def extras_wake(
     return ends_at if ends_at is not None and ends_at > now else None
 
 
+def _has_run(clique: CliqueView) -> bool:
+    return clique.has_served or clique.has_begun
+
+
 def _parts_of(state: GangState) -> list[tuple[tuple[CliqueView, ...], int]]:
-    """The standalone cliques, and every group replica: what exists of each, and of how many cliques."""
+    """The standalone cliques, and every group replica: what exists of each, and of how many cliques.
+
+    A standalone clique that starts while others run, because it was scaled up from zero, is a part of its own.
+    """
     parts: dict[tuple[str, int], list[str]] = {}
     for clique in state.blueprint.cliques:
-        parts.setdefault((clique.group, clique.group_replica_index), []).append(clique.name)
+        view = state.cliques.get(clique.name)
+        starts_alone = not clique.group and view is not None and not (view.is_at_zero or _has_run(view))
+        place = clique.name if starts_alone else clique.group
+        parts.setdefault((place, clique.group_replica_index), []).append(clique.name)
     return [
         (tuple(state.cliques[name] for name in names if name in state.cliques), len(names)) for names in parts.values()
     ]

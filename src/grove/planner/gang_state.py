@@ -17,7 +17,7 @@ from grove.planner.actions import (
 )
 from grove.planner.blueprint import GangBlueprint, ReplicaBlueprint
 from grove.planner.domains import Homes
-from grove.planner.gangs import referenced_names
+from grove.planner.gangs import read_last_names, referenced_names
 from grove.planner.looks import look_at
 from grove.planner.mirrors import mirror_failure_key, plan_mirror, pod_ask
 from grove.planner.pods import CliquePods, plan_pods
@@ -70,8 +70,15 @@ def gang_states(
             continue
         current = replica.gangs.get(gang.name)
         cliques = {c.name: replica.cliques[c.name] for c in gang.cliques if recreations.is_present(replica, c)}
+        last_names = read_last_names(current)
         pods = {
-            name: plan_pods(view, referenced_names(current, name), now, _stranded(context, current, view, homes))
+            name: plan_pods(
+                view,
+                referenced_names(current, name),
+                now,
+                _stranded(context, current, view, homes),
+                last_names.get(name, ()),
+            )
             for name, view in cliques.items()
         }
         refusal = gang_refusal(tuple(cliques.values()), _still_refused(replica, pods), gangs_ahead_count=ahead)
@@ -160,9 +167,13 @@ def mirror_findings(context: SetContext, state: GangState) -> Iterable[Finding]:
         first = state.mirror.said[0]
         whose = f" about {first.clique}" if first.clique else ""
         message = f"{context.backend.name}{whose}: {first.message}"
-        yield Finding(about=about, reason=FindingReason.DOES_NOT_FIT, message=message)
+        reason = FindingReason.WAITS_FOR_QUEUE if first.is_queued else FindingReason.DOES_NOT_FIT
+        yield Finding(about=about, reason=reason, message=message)
+    about = f"podcliqueset/{context.name}"
+    for words in state.mirror.gangless:
+        yield Finding(about=about, reason=FindingReason.NOT_AS_A_GANG, message=words)
     for words in state.mirror.unmet:
-        yield Finding(about=f"podcliqueset/{context.name}", reason=FindingReason.NOT_AS_A_GANG, message=words)
+        yield Finding(about=about, reason=FindingReason.NOT_AS_ASKED, message=words)
 
 
 def refusal_findings(state: GangState) -> Iterable[Finding]:

@@ -1,6 +1,6 @@
 """PodGangs as their schedulers should see them: podgroups, minima, the names of their pods, and their topology."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -26,9 +26,71 @@ def referenced_names(gang: PodGang | None, clique_name: str) -> tuple[str, ...]:
     return ()
 
 
+def incarnation_of(gang: PodGang) -> str:
+    return gang.metadata.labels.get(labels.INCARNATION, "")
+
+
+def was_placed(gang: PodGang | None, cliques: Iterable[CliqueView]) -> bool:
+    """Was the gang scheduled in the incarnation that these cliques are of? Its status remembers it."""
+    if gang is None or gang.status.placed_incarnation != incarnation_of(gang):
+        return False
+    return all(clique.incarnation == incarnation_of(gang) for clique in cliques)
+
+
+def read_last_names(gang: PodGang | None) -> dict[str, tuple[str, ...]]:
+    """Return by clique the last names of indices that the gang does not reference any more."""
+    text = gang.metadata.annotations.get(labels.LAST_POD_NAMES, "") if gang else ""
+    try:
+        found = msgspec.json.decode(text, type=dict[str, tuple[str, ...]]) if text else {}
+    except msgspec.DecodeError:
+        # Somebody edited it: what it said is lost.
+        return {}
+    return {clique: tuple(f"{clique}-{ending}" for ending in endings) for clique, endings in found.items()}
+
+
+def write_last_names(pods: Mapping[str, CliquePods]) -> str | None:
+    """Return the annotation that remembers these names; None: there are none. Each without the name of its clique."""
+    found = {
+        clique: [name.removeprefix(f"{clique}-") for name in one.last_names]
+        for clique, one in pods.items()
+        if one.last_names
+    }
+    return msgspec.json.encode(found).decode() if found else None
+
+
+def read_zero_count(gang: PodGang, clique_name: str) -> int:
+    """Return how often the clique was scaled to zero in the life of its gang, after some pod of it had a node."""
+    return _read_zero_counts(gang).get(clique_name, 0)
+
+
+def _read_zero_counts(gang: PodGang | None) -> dict[str, int]:
+    text = gang.metadata.annotations.get(labels.ZERO_COUNTS, "") if gang else ""
+    try:
+        return msgspec.json.decode(text, type=dict[str, int]) if text else {}
+    except msgspec.DecodeError:
+        # Somebody edited it: what it said is lost.
+        return {}
+
+
+def write_zero_counts(gang: PodGang | None, cliques: Iterable[CliqueView]) -> str | None:
+    """Return the annotation that counts scales to zero; it grows in the write that drops the podgroup of a clique.
+
+    Where pods name a group of their scheduler, each start needs another one: pods that leave still count as placed.
+    """
+    counts = _read_zero_counts(gang)
+    known = {group.name for group in gang.spec.podgroups} if gang else set()
+    for clique in cliques:
+        had_node = clique.placed_count > 0 or any(pod.is_scheduled for pod in (*clique.leaving, *clique.failed))
+        if clique.is_at_zero and clique.name in known and had_node:
+            counts[clique.name] = counts.get(clique.name, 0) + 1
+    return msgspec.json.encode(counts).decode() if counts else None
+
+
 def draw_gang_spec(
     context: SetContext, gang: GangBlueprint, cliques: dict[str, CliqueView], pods: dict[str, CliquePods]
 ) -> PodGangSpec:
+    """Draw one podgroup per clique that asks for pods."""
+    gang = msgspec.structs.replace(gang, cliques=tuple(c for c in gang.cliques if not cliques[c.name].is_at_zero))
     topology = topology_parts(context.topology, gang)
     return PodGangSpec(
         podgroups=tuple(
@@ -72,6 +134,8 @@ def plan_gang_object(
     current: PodGang | None,
     *,
     spec: PodGangSpec,
+    last_names: str | None = None,
+    zero_counts: str | None = None,
     incarnation: str,
     is_new_life: bool = False,
     takes_revision: bool = False,
@@ -105,7 +169,8 @@ def plan_gang_object(
     is_other = context.generation_hash != context.newest_generation_hash
     if gang.is_base and (takes_revision or (is_untold and is_other)):
         own[labels.GENERATION_HASH] = context.generation_hash
-    changed = {**_metadata_patch(context, current, own), **_spec_patch(current.spec, spec)}
+    kept = {labels.LAST_POD_NAMES: last_names, labels.ZERO_COUNTS: zero_counts}
+    changed = {**_metadata_patch(context, current, own, kept), **_spec_patch(current.spec, spec)}
     touched = _untold(shown_annotations(context), current.metadata.annotations)
     # Whoever touches an annotation of a large set does not mean to write all its gangs anew.
     if not (changed or (touched and context.backend.can.reads_annotations)):
@@ -122,12 +187,18 @@ def plan_gang_object(
     )
 
 
-def _metadata_patch(context: SetContext, current: PodGang, own: dict[str, str]) -> JsonObject:
+def _metadata_patch(
+    context: SetContext, current: PodGang, own: dict[str, str], kept: Mapping[str, str | None]
+) -> JsonObject:
     """Labels of its own and of the set, and annotations of its own, that the gang does not show yet. Others' stay."""
     pairs: dict[str, tuple[Mapping[str, str | None], dict[str, str]]] = {
         "labels": ({**shown_labels(context), **own}, current.metadata.labels),
         "annotations": (
-            {**context.backend.gang_annotations, **_topology_name(context)},
+            {
+                **context.backend.gang_annotations,
+                **_topology_name(context),
+                **kept,
+            },
             current.metadata.annotations,
         ),
     }

@@ -1,7 +1,7 @@
 """May this pod's gate go? Only our own gate is ever removed.
 
 spec/gang-scheduling.md, "Gang Scheduling Behavior": a base gang's pods wait until the gang is complete,
-a scaled gang's pods until the base gang is scheduled.
+a scaled gang's pods until the base gang is scheduled. Both guard the first placement of an incarnation only.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from grove.api.resources import PODS
 from grove.planner.actions import Finding, Patch, earliest
 from grove.planner.domains import NO_HOMES, Homes
 from grove.planner.gangs import referenced_names
-from grove.planner.refusals import has_started, is_below_minima
+from grove.planner.refusals import is_below_minima
 from grove.planner.views import CliqueView, pod_index
 
 PATIENCE = timedelta(seconds=10)
@@ -34,10 +34,10 @@ class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def gang_gate(
     cliques: tuple[CliqueView, ...], *, clique_count: int, is_refused: bool, base: GateVerdict | None
 ) -> GateVerdict:
-    """`base` is the verdict on the base gang's placement, for a scaled gang; None for a base gang itself."""
+    """`base` is the verdict on the base gang's placement, for a scaled gang that was not placed before."""
     if base is not None and not base.may_go:
         return base
-    if has_started(cliques):
+    if any(clique.has_begun for clique in cliques):
         return GateVerdict(may_go=True, reason=FindingReason.GANG_STARTED, message="the gang was placed before")
     if len(cliques) < clique_count:
         return closed(FindingReason.GANG_INCOMPLETE, f"{len(cliques)} of {clique_count} cliques exist")

@@ -4,9 +4,10 @@ import msgspec
 
 from grove.api import labels, names
 from grove.api.meta import ObjectMeta
-from grove.api.reasons import FindingReason
-from grove.planner.actions import Chain, Finding, Rank, chain
+from grove.api.reasons import EventReason, FindingReason
+from grove.planner.actions import Chain, Emit, Finding, Patch, Rank, chain
 from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint
+from grove.planner.recreation import Recreations, Unit, plan_intent
 from grove.planner.removal import is_marked, plan_group_replica_removal
 from grove.planner.snapshot import SetContext
 from grove.planner.views import CliqueView, ReplicaView
@@ -45,6 +46,43 @@ def plan_group_replica_removals(context: SetContext, replica: ReplicaView, bluep
             )
             busy.append(gang_name)
     return Removals(chains=tuple(chains), findings=tuple(findings), busy_gangs=frozenset(busy))
+
+
+def plan_zero_intents(
+    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+) -> tuple[Patch, ...]:
+    """Record that group replicas of the base gang go, because their group was scaled to zero.
+
+    They have no gang of their own to mark. So they go as a unit that is recreated, and nothing is made for it: should
+    the group be scaled up in the middle, what is left of the old life goes before the new one.
+    """
+    base = replica.gangs.get(blueprint.base.name)
+    if base is None or base.metadata.is_leaving:
+        return ()
+    found = {
+        Unit(group=clique.group, index=clique.group_replica_index): None
+        for clique in blueprint.parked
+        if clique.name in replica.cliques and recreations.of(clique) is None
+    }
+    if not found:
+        return ()
+    which = ", ".join(f"{unit.group} replica {unit.index}" for unit in found)
+    reason = "the group was scaled to zero"
+    return (
+        plan_intent(
+            context,
+            base,
+            tuple(found),
+            scale={},
+            seen=[view.incarnation for view in replica.cliques.values()],
+            reason=reason,
+            announcement=Emit(
+                subject=context.subject,
+                reason=EventReason.GROUP_REPLICA_DELETED,
+                message=f"{which} is deleted: {reason}",
+            ),
+        ),
+    )
 
 
 def _observed_group_replicas(replica: ReplicaView, group: GroupBlueprint) -> dict[int, tuple[CliqueView, ...]]:

@@ -9,5 +9,5 @@ def look_at(clique: CliqueView) -> FreshLook:
     return FreshLook(
         namespace=clique.clique.metadata.namespace,
         selector=labels.selector({labels.PODCLIQUE: clique.name}),
-        owner_uids=(clique.uid,),
+        owners=(clique.owner_key,),
     )

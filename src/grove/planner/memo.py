@@ -3,14 +3,16 @@
 It saves time and changes no answer: a fresh `Memo` gives the same plans.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 
 from grove.api.controllerrevision import ControllerRevision
+from grove.api.podcliqueset import CurrentlyUpdating
+from grove.planner.object_budget import count_objects
 from grove.planner.replica import ReplicaPlan, plan_replica
 from grove.planner.rollout.revisions import Targets
-from grove.planner.rollout.set_level import LISTED_NAMES, Candidate, RollFacts, turn_of
+from grove.planner.rollout.set_level import LISTED_NAMES, Candidate, RollFacts, stored_turn
 from grove.planner.snapshot import SetContext, Snapshot
 from grove.planner.training import ReplicaRun, restarts_of
 from grove.planner.views import ReplicaView
@@ -25,9 +27,9 @@ class Memo:
         self._context: SetContext | None = None
         self._revisions: tuple[ControllerRevision, ...] = ()
         self._targets: Targets | None = None
-        self._turn: int | None = None
+        self._turn: CurrentlyUpdating | None = None
         self._restarts: dict[int, int] = {}
-        self._hold_until: datetime | None = None
+        self._hold: tuple[datetime | None, datetime | None] = (None, None)
         self._views: tuple[ReplicaView, ...] = ()
         self._plans: list[ReplicaPlan] = []
         # How many refused gangs were ahead when a refused replica was planned.
@@ -37,9 +39,14 @@ class Memo:
         # Positions of replicas that do not run the newest templates.
         self._outdated: dict[int, None] = {}
         self.available_count = 0
+        self.running_count = 0
         self.updated_count = 0
         self._updated_cliques = self._updated_groups = self._cliques = self._groups = 0
         self.planned_count = 0
+        # Of each replica, as it is scaled now, and of all.
+        self._objects: list[int] = []
+        self.object_count = 0
+        self._is_over_budget = False
 
     def targets(self, snapshot: Snapshot) -> Targets:
         """What the replicas are made from; drawn anew when the set's spec or its stored revisions changed."""
@@ -53,7 +60,7 @@ class Memo:
     def roll_facts(self, snapshot: Snapshot) -> RollFacts:
         progress = snapshot.pcs.status.rolling_update_progress
         is_open = bool(self._outdated) or (progress is not None and progress.update_ended_at is None)
-        turn = next(iter(self._positions_of(self._turn)), None)
+        turn = next(iter(self._positions_in(self._turn)), None)
         is_turn_done = turn is not None and self._plans[turn].is_turn_done
         # Who could be next is asked when somebody can be.
         is_asked = (turn is None or is_turn_done) and not snapshot.context.is_training
@@ -77,25 +84,32 @@ class Memo:
         for position in self._outdated:
             index = self._views[position].index
             if index < replicas:
-                yield Candidate(index=index, standing=self._plans[position].standing)
+                plan = self._plans[position]
+                yield Candidate(index=index, standing=plan.standing, is_available=plan.is_available)
 
     def runs(self) -> tuple[ReplicaRun, ...]:
         """Of a training set: how far each replica is."""
         return tuple(plan.run for plan in self._plans if plan.run is not None)
 
-    def _positions_of(self, turn: int | None) -> list[int]:
+    def _positions_in(self, turn: CurrentlyUpdating | None) -> list[int]:
+        return [] if turn is None else self._positions_of(turn.replica_index)
+
+    def _positions_of(self, index: int) -> list[int]:
         """Where the replica of this index is; views are ordered, and all wanted ones are there."""
-        if turn is None or turn >= len(self._views) or self._views[turn].index != turn:
-            return []
-        return [turn]
+        return [index] if index < len(self._views) and self._views[index].index == index else []
 
     def update(self, snapshot: Snapshot, now: datetime) -> None:
         """Plan what changed, what is due, and who was refused when the queue before it moved."""
         targets = self.targets(snapshot)
         changed = self._changed(snapshot)
-        turn = turn_of(snapshot.pcs)
+        self._count_objects(snapshot.context, changed)
+        is_over_budget = self.object_count > snapshot.context.surroundings.objects_per_set
+        if is_over_budget != self._is_over_budget:
+            self._is_over_budget = is_over_budget
+            changed = dict.fromkeys(range(len(self._views)))
+        turn = stored_turn(snapshot.pcs)
         if turn != self._turn:
-            changed.update(dict.fromkeys((*self._positions_of(turn), *self._positions_of(self._turn))))
+            changed.update(dict.fromkeys((*self._positions_in(turn), *self._positions_in(self._turn))))
             self._turn = turn
         restarts = restarts_of(snapshot.pcs.status)
         if restarts != self._restarts:
@@ -111,18 +125,20 @@ class Memo:
             mine = ahead if view.failures else 0
             if position in changed or position in due or self._ahead.get(position) != mine:
                 plan = plan_replica(
-                    targets.of(view, turn),
+                    targets.of(view, None if turn is None else turn.replica_index),
                     view,
                     now,
                     role=targets.role_of(view, turn, restarts.get(view.index, 0)),
                     gangs_ahead_count=mine,
                     hold_until=snapshot.hold_until,
+                    outage_until=snapshot.outage_until,
                     node_labels=snapshot.node_labels,
+                    is_over_budget=is_over_budget,
                 )
                 self._put(position, plan, mine if view.failures else None)
             ahead += self._plans[position].refused_gang_count
         self._context = snapshot.context
-        self._hold_until = snapshot.hold_until
+        self._hold = (snapshot.hold_until, snapshot.outage_until)
 
     def busy(self) -> list[ReplicaPlan]:
         """The plans that matter beyond their counts, in order."""
@@ -130,18 +146,25 @@ class Memo:
 
     def _changed(self, snapshot: Snapshot) -> dict[int, None]:
         before, self._views = self._views, snapshot.replicas
-        is_other = self._context is not snapshot.context or self._hold_until != snapshot.hold_until
+        is_other = self._context is not snapshot.context or self._hold != (snapshot.hold_until, snapshot.outage_until)
         if is_other or len(before) != len(self._views):
             self._start_over()
             return dict.fromkeys(range(len(self._views)))
         return {i: None for i, (old, new) in enumerate(zip(before, self._views, strict=True)) if old is not new}
 
+    def _count_objects(self, context: SetContext, changed: Iterable[int]) -> None:
+        for position in changed:
+            before, self._objects[position] = self._objects[position], count_objects(context, self._views[position])
+            self.object_count += self._objects[position] - before
+
     def _start_over(self) -> None:
         self._plans = [_NOTHING] * len(self._views)
+        self._objects = [0] * len(self._views)
+        self.object_count = 0
         self._ahead.clear()
         self._busy.clear()
         self._outdated.clear()
-        self.available_count = self.updated_count = 0
+        self.available_count = self.running_count = self.updated_count = 0
         self._updated_cliques = self._updated_groups = self._cliques = self._groups = 0
 
     def _put(self, position: int, plan: ReplicaPlan, ahead: int | None) -> None:
@@ -149,6 +172,7 @@ class Memo:
         self._plans[position] = plan
         self.planned_count += 1
         self.available_count += plan.is_available - old.is_available
+        self.running_count += plan.is_running - old.is_running
         self.updated_count += (plan.is_available and plan.is_updated) - (old.is_available and old.is_updated)
         self._updated_cliques += len(plan.updated_cliques) - len(old.updated_cliques)
         self._updated_groups += len(plan.updated_groups) - len(old.updated_groups)

@@ -7,7 +7,8 @@ back is handed on. A mirror belongs to its PodGang and goes with it.
 from collections.abc import Mapping
 from datetime import datetime
 
-from grove.api import names
+from grove.api import labels, names
+from grove.api.meta import Uid
 from grove.api.pod import Pod
 from grove.api.podgang import PodGang
 from grove.api.resources import PODGANGS
@@ -15,6 +16,7 @@ from grove.backends.base import CliqueAsk, GangAsk, MirrorPlan, PodAsk, SetAsk
 from grove.backends.native import PlainBackend
 from grove.planner.actions import Create, Delete, Patch, Stage, subject_of
 from grove.planner.blueprint import CliqueBlueprint, GangBlueprint
+from grove.planner.gangs import read_zero_count
 from grove.planner.objects import build_owner
 from grove.planner.pod_waits import is_told_full
 from grove.planner.refusals import has_started
@@ -37,14 +39,18 @@ def plan_mirror(
         return _NOT_WHOLE
     found = replica.mirrors.get(current.metadata.uid, ())
     # What was offered before stays offered, whatever was taken away since: its lost pods come back.
-    is_offered = has_started(tuple(cliques.values())) and (bool(found) or context.hold == context.topology.missing)
+    is_offered = has_started(tuple(cliques.values())) and (bool(found) or not context.scheduler_hold)
     if context.hold and not is_offered:
         return MirrorPlan(waits=context.hold)
     minima = {group.name: group.min_replicas for group in current.spec.podgroups}
     ask = GangAsk(
         pcs=_set_ask(context),
         gang=current,
-        cliques=tuple(_clique_ask(context, current, cliques[c.name], c, minima.get(c.name)) for c in gang.cliques),
+        cliques=tuple(
+            _clique_ask(context, current, cliques[c.name], c, minima.get(c.name))
+            for c in gang.cliques
+            if not cliques[c.name].is_at_zero
+        ),
         topology_reference=_topology_reference(context),
         is_topology_known=not context.topology.missing,
     )
@@ -72,12 +78,12 @@ def _set_ask(context: SetContext) -> SetAsk:
 def _clique_ask(
     context: SetContext, gang: PodGang, clique: CliqueView, blueprint: CliqueBlueprint, minimum: int | None
 ) -> CliqueAsk:
-    first = clique.min_available
+    first, uid = clique.min_available, _start_of(gang, clique, clique.uid)
     members, above = (context.backend.group_of(pod_ask(gang, clique, index)) for index in (0, first))
     return CliqueAsk(
         name=clique.name,
-        uid=clique.uid,
-        life=clique.gang_life,
+        uid=uid,
+        life=_start_of(gang, clique, clique.gang_life),
         replicas=clique.replicas,
         minimum=first if minimum is None else minimum,
         priority_class_name=_priority_class(clique),
@@ -98,6 +104,10 @@ def _clique_ask(
             default=None,
         ),
         group_replica=names.group_replica(blueprint.group, blueprint.group_replica_index) if blueprint.group else "",
+        pod_spec=clique.clique.spec.pod_spec,
+        has_unlabelled=any(
+            pod.metadata.labels.get(labels.PODCLIQUE_UID) != uid for pod in (*clique.active, *clique.succeeded)
+        ),
     )
 
 
@@ -109,12 +119,21 @@ def _priority_class(clique: CliqueView) -> str:
     return str(clique.clique.spec.pod_spec.get("priorityClassName") or "")
 
 
+def _start_of(gang: PodGang, clique: CliqueView, life: Uid | str) -> Uid:
+    """What names the scheduler's groups of a clique: another one after every time that it was at zero.
+
+    A scheduler may write it into a label, so it has only characters that a label may have.
+    """
+    count = read_zero_count(gang, clique.name)
+    return Uid(f"{life}.{count}" if count else life)
+
+
 def pod_ask(gang: PodGang, clique: CliqueView, index: int) -> PodAsk:
     return PodAsk(
         gang=gang,
         clique_name=clique.name,
-        clique_uid=clique.uid,
-        life=clique.gang_life,
+        clique_uid=_start_of(gang, clique, clique.uid),
+        life=_start_of(gang, clique, clique.gang_life),
         index=index,
         minimum=clique.min_available,
         priority_class_name=_priority_class(clique),

@@ -3,12 +3,12 @@
 The constraints themselves are resolved in `topology.py`. Where pods go is the scheduler's decision.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from grove.api import names
-from grove.api.podgang import GangTopologyConstraint, PodGangSpec, TopologyGroupConfig
+from grove.api import labels, names
+from grove.api.podgang import GangTopologyConstraint, PodGang, PodGangSpec, TopologyGroupConfig
 from grove.planner.blueprint import CliqueBlueprint, GangBlueprint, ReplicaBlueprint
 from grove.planner.topology import Topology
 
@@ -80,6 +80,28 @@ def required_scopes(topology: Topology, replica: ReplicaBlueprint) -> tuple[Requ
         for name, members in _group_replicas(cliques).items()
     ]
     scopes += [_scope(clique.name, topology.cliques.get(clique.template.name), (clique,)) for clique in cliques]
+    return tuple(scope for scope in scopes if scope is not None)
+
+
+def stored_scopes(gangs: Mapping[str, PodGang], replica: ReplicaBlueprint) -> tuple[RequiredScope, ...]:
+    """Return the required scopes of stored gangs: while their topology is not defined, replacements keep their domain.
+
+    A gang that was made meanwhile says nothing, and its pods are free; so it is not part of a wider scope either.
+    """
+    found = [(gang, gangs[gang.name]) for gang in replica.gangs if gang.name in gangs]
+    pinned = [(gang, stored) for gang, stored in found if labels.TOPOLOGY_NAME in stored.metadata.annotations]
+    scopes: list[RequiredScope | None] = []
+    for gang, stored in pinned:
+        around = [clique for other, _ in pinned for clique in other.cliques] if gang.is_base else gang.cliques
+        scopes.append(_scope(gang.name, stored.spec.topology_constraint, around))
+    for gang, stored in pinned:
+        by_name = {clique.name: clique for clique in gang.cliques}
+        for config in stored.spec.topology_constraint_group_configs:
+            members = [by_name[name] for name in config.pod_group_names if name in by_name]
+            scopes.append(_scope(config.name, config.topology_constraint, members))
+        for group in stored.spec.podgroups:
+            if group.name in by_name:
+                scopes.append(_scope(group.name, group.topology_constraint, (by_name[group.name],)))
     return tuple(scope for scope in scopes if scope is not None)
 
 

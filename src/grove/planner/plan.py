@@ -10,6 +10,8 @@ from grove.planner.actions import Chain, Finding, Plan, Rank, StatusWrite, earli
 from grove.planner.builds import Retries
 from grove.planner.deletion import plan_deletion, plan_finalizer
 from grove.planner.memo import Memo
+from grove.planner.object_budget import describe_excess
+from grove.planner.reconcile_failed import report_failed_writes, wake_for_failed_writes
 from grove.planner.replica import ReplicaPlan
 from grove.planner.rollout.revisions import plan_revisions
 from grove.planner.set_status import LISTED_GANGS, SetFacts, set_status
@@ -24,20 +26,23 @@ FEW_BUILDS = 8
 
 def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
     """Decide everything about one set. The same snapshot and time give the same plan, byte for byte."""
+    return wake_for_failed_writes(_plan(snapshot, now, memo or Memo()), snapshot, now)
+
+
+def _plan(snapshot: Snapshot, now: datetime, memo: Memo) -> Plan:
     if snapshot.pcs.metadata.is_leaving:
-        return Plan(chains=plan_deletion(snapshot))
+        return report_failed_writes(Plan(chains=plan_deletion(snapshot)), snapshot, now)
     if snapshot.context.errors:
         return _plan_invalid(snapshot, now)
     guard = plan_finalizer(snapshot.pcs)
     if guard:
-        return Plan(chains=guard)
+        return report_failed_writes(Plan(chains=guard), snapshot, now)
     failing = plan_failing(snapshot, now) if snapshot.context.is_training else None
-    memo = memo or Memo()
     targets = memo.targets(snapshot)
     retries = Retries(snapshot.failures, now)
     revisions = plan_revisions(snapshot, targets, retries)
     if targets.newest is None and (failing is not None or is_finished(snapshot.pcs)):
-        return failing or Plan()
+        return report_failed_writes(failing or Plan(), snapshot, now)
     if targets.newest is None or (targets.wanted is None and revisions):
         return _plan_unrecorded(snapshot, revisions, retries, now)
     memo.update(snapshot, now)
@@ -45,8 +50,10 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
     if failing is not None:
         # Meanwhile statuses tell the truth: one of its pods may hang on a node that does not answer.
         told = tuple(_quietly(s) for replica in replicas for s in replica.statuses)
-        return msgspec.structs.replace(failing, statuses=(*told, *failing.statuses))
-    course = judge(snapshot.pcs, memo.runs(), now) if snapshot.context.is_training else None
+        failing = msgspec.structs.replace(failing, statuses=(*told, *failing.statuses))
+        return report_failed_writes(failing, snapshot, now)
+    is_running = memo.running_count > 0
+    course = judge(snapshot.pcs, memo.runs(), now, is_running=is_running) if snapshot.context.is_training else None
     facts = _add_up(snapshot, memo, replicas, course)
     if is_finished(snapshot.pcs):
         # Nothing is wanted any more, so nothing is refused or held.
@@ -61,7 +68,11 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
         chains=_in_order(chains),
         statuses=(*(s for replica in replicas for s in replica.statuses), *((status,) if status else ())),
         looks=tuple(look for replica in replicas for look in replica.looks),
-        findings=(*(finding for replica in replicas for finding in replica.findings), *retries.findings),
+        findings=(
+            *_excess_findings(snapshot, facts.excess),
+            *(finding for replica in replicas for finding in replica.findings),
+            *retries.findings,
+        ),
         wake_at=earliest(
             retries.wake_at, course.wake_at if course else None, *(replica.wake_at for replica in replicas)
         ),
@@ -88,7 +99,8 @@ def _plan_unrecorded(snapshot: Snapshot, chains: tuple[Chain, ...], retries: Ret
         failures=snapshot.failures,
         is_stored=False,
     )
-    status = set_status(snapshot, facts, now) if snapshot.failures else None
+    has_failures = snapshot.failures or snapshot.failed_writes
+    status = set_status(snapshot, facts, now) if has_failures else None
     return Plan(chains=chains, statuses=(status,) if status else (), findings=retries.findings, wake_at=retries.wake_at)
 
 
@@ -96,17 +108,33 @@ def _add_up(snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan], course: Cou
     targets = memo.targets(snapshot)
     return SetFacts(
         available_replicas=memo.available_count,
+        is_running=memo.running_count > 0,
         updated_replicas=memo.updated_count,
         waiting_gangs=tuple(islice((gang for replica in busy for gang in replica.waiting_gangs), LISTED_GANGS)),
         failures=(*snapshot.failures, *(failure for replica in busy for failure in replica.failures)),
         roll=memo.roll_facts(snapshot) if targets.wanted else None,
         is_stored=targets.wanted is not None,
+        is_overstated=any(replica.is_overstated for replica in busy),
         course=course,
         newest_hash=targets.newest.generation_hash if targets.newest and targets.wanted else "",
         is_on_delete=targets.is_on_delete,
         held_count=sum(replica.held_count for replica in busy),
+        gangless=tuple(dict.fromkeys(words for replica in busy for words in replica.gangless)),
         unmet=tuple(dict.fromkeys(words for replica in busy for words in replica.unmet)),
+        excess=_describe_excess(snapshot, memo),
     )
+
+
+def _describe_excess(snapshot: Snapshot, memo: Memo) -> str:
+    budget = snapshot.context.surroundings.objects_per_set
+    return describe_excess(memo.object_count, budget) if memo.object_count > budget else ""
+
+
+def _excess_findings(snapshot: Snapshot, excess: str) -> tuple[Finding, ...]:
+    if not excess:
+        return ()
+    about = f"podcliqueset/{snapshot.context.name}"
+    return (Finding(about=about, reason=FindingReason.OBJECT_BUDGET_EXCEEDED, message=excess),)
 
 
 def _plan_invalid(snapshot: Snapshot, now: datetime) -> Plan:

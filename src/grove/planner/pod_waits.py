@@ -13,6 +13,8 @@ from grove.planner.sentences import LISTED_NAMES, Sentence, cause, listed, next_
 from grove.planner.views import CliqueView
 
 Wait = Callable[[Pod], bool]
+# Volcano's word for a pod that it could place if the rest of its gang fitted. The message names pod and node.
+SCHEDULABLE = "Schedulable"
 
 
 def has_foreign_gate(pod: Pod) -> bool:
@@ -73,12 +75,20 @@ def own_gate_sentences(about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
 def unplaced_sentences(about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
     """In the words of whoever schedules."""
     by_message: dict[str, list[Pod]] = {}
+    fitting: list[Pod] = []
     for pod in pods:
         told = find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
-        by_message.setdefault(told.message if told and told.status == "False" else "", []).append(pod)
+        if told is not None and told.status == "False" and told.reason == SCHEDULABLE:
+            fitting.append(pod)
+        else:
+            by_message.setdefault(told.message if told and told.status == "False" else "", []).append(pod)
     silent = by_message.pop("", [])
     sentences = [_unplaced(about, found, message) for message, found in by_message.items()]
-    if by_message:
+    if fitting:
+        waits = verb(len(fitting), "would fit, and waits", "would fit, and wait")
+        text = f"{subject(about, fitting)} {waits} for the rest of the gang."
+        sentences.append(cause(about, Reason.UNSCHEDULABLE, text))
+    if by_message or fitting:
         text = "placed once the gang is complete and there is room: its minimum all at once, the rest one by one."
         sentences.append(next_step(about, text))
     if silent:

@@ -14,7 +14,7 @@ from grove.api import labels, names
 from grove.api.meta import Uid, find_condition
 from grove.api.pod import Pod
 from grove.planner.actions import earliest
-from grove.planner.views import CliqueView, pod_index, template_hash_of
+from grove.planner.views import CliqueView, count_index_failures, pod_index, template_hash_of
 
 FIRST_BACKOFF = timedelta(seconds=10)
 LONGEST_BACKOFF = timedelta(minutes=5)
@@ -44,6 +44,8 @@ class CliquePods(msgspec.Struct, frozen=True, kw_only=True):
     """What one clique's pods should become. `names` is what the gang references, in the order of their indices."""
 
     names: tuple[str, ...] = ()
+    # The last names of indices that have no pod any more, and none to come: the gang remembers them.
+    last_names: tuple[str, ...] = ()
     create: tuple[NewPod, ...] = ()
     # Ended pods whose place is taken again, and pods above the count.
     delete: tuple[PodToDelete, ...] = ()
@@ -53,11 +55,16 @@ class CliquePods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_pods(
-    clique: CliqueView, referenced: tuple[str, ...], now: datetime, stranded: Mapping[Uid, str] = MappingProxyType({})
+    clique: CliqueView,
+    referenced: tuple[str, ...],
+    now: datetime,
+    stranded: Mapping[Uid, str] = MappingProxyType({}),
+    last_names: tuple[str, ...] = (),
 ) -> CliquePods:
     """Make the pods of a clique as many as it asks for; `referenced` is what its gang names today.
 
-    `stranded` are pods that no scheduler will place, and why: they are made anew.
+    `stranded` are pods that no scheduler will place, and why: they are made anew. `last_names` are those of indices
+    that the gang named before: no name is used twice in the life of a clique.
     """
     keepers, surplus = _one_per_index(clique, frozenset(referenced))
     surplus += [
@@ -70,31 +77,39 @@ def plan_pods(
     given_up = {entry.pod.metadata.uid for entry in surplus}
     kept = {index: pod for index, pod in keepers.items() if pod.metadata.uid not in given_up}
     ended = _latest_ended(clique)
-    names_of = _Names(clique, referenced)
+    names_of = _Names(clique, referenced, last_names)
     create: list[NewPod] = []
     waiting: dict[int, datetime] = {}
-    for index in _free_indices({*kept, *(clique.done_indices if clique.is_finite else ())}, clique.replicas):
+    resolved = {*kept, *clique.done_indices, *clique.given_up}
+    for index in _free_indices(resolved, clique.replicas):
         before = ended.get(index)
         # What failed with another template says nothing about this one.
         before = before if before is None or template_hash_of(before.metadata) == clique.template_hash else None
-        due = _replacement_due(before, now) if before else now
+        due = _replacement_due(before, now, is_finite=clique.is_finite) if before else now
         if due > now:
             waiting[index] = due
         else:
-            failures = _failures_in_a_row(before) + 1 if before else 0
+            failures = _count_for_next(clique, index, before)
             create.append(NewPod(name=names_of.next_for(index), index=index, failures=failures))
+    # The last pod of an index that is tried later, or never again, stays for its logs.
+    staying = {i: ended[i] for i in (*waiting, *clique.given_up) if i in ended and i not in kept}
     done_with = [
         PodToDelete(pod=pod, reason=f"pod {pod.metadata.name} ended ({pod.status.phase}) and is not needed any more")
         for pod in (*(() if clique.is_finite else clique.succeeded), *clique.failed)
-        if pod_index(pod) not in waiting or ended[pod_index(pod)] is not pod
+        if staying.get(pod_index(pod)) is not pod
     ]
-    # What has ended well and is still there stays named: it did its part in the gang.
-    done = [(pod_index(pod), pod.metadata.name) for pod in clique.succeeded] if clique.is_finite else []
+    # What has ended well and is still there stays named: it did its part in the gang. So does what is tried again
+    # later: its name tells the next one.
+    done = {pod_index(pod): pod for pod in clique.succeeded} if clique.is_finite else {}
     named = sorted(
-        [*((i, pod.metadata.name) for i, pod in kept.items()), *done, *((new.index, new.name) for new in create)]
+        [
+            *((i, pod.metadata.name) for i, pod in {**staying, **done, **kept}.items()),
+            *((new.index, new.name) for new in create),
+        ]
     )
     return CliquePods(
         names=tuple(name for _, name in named),
+        last_names=names_of.last_names({index for index, _ in named}),
         create=tuple(create),
         delete=(*surplus, *done_with),
         needs_look=bool(surplus),
@@ -166,13 +181,26 @@ def _free_indices(kept: Collection[int], replicas: int) -> list[int]:
 class _Names:
     """The name a new pod gets: the one its gang reserved for the index, or the next that no pod had."""
 
-    def __init__(self, clique: CliqueView, referenced: tuple[str, ...]) -> None:
+    def __init__(self, clique: CliqueView, referenced: tuple[str, ...], last_names: tuple[str, ...]) -> None:
         self._clique = clique
         # The suffix has a fixed length: what is before it is the prefix of one index.
-        self._reserved = {name[: -names.SUFFIX_LENGTH]: name for name in reversed(referenced)}
-        self._used = clique.gone_names.union(
+        self._reserved = {_prefix_of(name): name for name in (*last_names, *reversed(referenced))}
+        self._last = {_prefix_of(name): name for name in last_names}
+        self._pods = frozenset(
             pod.metadata.name for pod in (*clique.active, *clique.leaving, *clique.failed, *clique.succeeded)
         )
+        # An update records the pod that it takes before it deletes it: a crash in between must not repeat the name.
+        self._used = self._pods.union(clique.gone_names, last_names, _taken_by_update(clique))
+
+    def last_names(self, named: Collection[int]) -> tuple[str, ...]:
+        """The last names of indices that are not named any more, and of those whose next pod was not seen yet."""
+        if not self._reserved:
+            return ()
+        resolved = {names.pod_prefix(self._clique.name, index) for index in (*named, *self._clique.done_indices)}
+        let_go = {prefix: name for prefix, name in self._reserved.items() if prefix not in resolved}
+        seen = {_prefix_of(name) for name in self._pods.difference(self._last.values())}
+        kept = {prefix: name for prefix, name in self._last.items() if prefix not in seen}
+        return tuple(sorted({**kept, **let_go}.values()))
 
     def next_for(self, index: int) -> str:
         name = self._reserved_for(index)
@@ -200,17 +228,36 @@ class _Names:
         return names.pod(self._clique.name, self._clique.uid, index, before)
 
 
-def _failures_in_a_row(pod: Pod) -> int:
+def _count_for_next(clique: CliqueView, index: int, before: Pod | None) -> int:
+    """How often the index failed before its next pod; of a training set in this incarnation, else in a row."""
+    if not clique.is_finite:
+        return _failures_in_a_row(before, is_finite=False) + 1 if before else 0
+    # One that is lost instead of failing forgets nothing.
+    mine = (pod for pod in (*clique.failed, *clique.leaving) if pod_index(pod) == index)
+    return max(map(count_index_failures, mine), default=0)
+
+
+def _taken_by_update(clique: CliqueView) -> tuple[str, ...]:
+    progress = clique.clique.status.rolling_update_progress
+    selected = progress.ready_pods_selected_to_update if progress is not None else None
+    return (selected.current, *selected.completed) if selected is not None else ()
+
+
+def _prefix_of(name: str) -> str:
+    return name[: -names.SUFFIX_LENGTH]
+
+
+def _failures_in_a_row(pod: Pod, *, is_finite: bool) -> int:
     ended_at, created_at = _ended_at(pod), pod.metadata.creation_timestamp
-    if ended_at and created_at and ended_at - created_at >= HEALTHY_LIFE:
+    if not is_finite and ended_at and created_at and ended_at - created_at >= HEALTHY_LIFE:
         return 0
     value = pod.metadata.annotations.get(labels.FAILURES, "0")
     return int(value) if value.isdecimal() else 0
 
 
-def _replacement_due(pod: Pod, now: datetime) -> datetime:
+def _replacement_due(pod: Pod, now: datetime, *, is_finite: bool) -> datetime:
     """At once after the first end, then later and later while the index keeps ending."""
-    failures = _failures_in_a_row(pod)
+    failures = _failures_in_a_row(pod, is_finite=is_finite)
     ended_at = _ended_at(pod)
     if not failures or ended_at is None:
         return now

@@ -14,7 +14,7 @@ from grove.api import labels
 from grove.api.meta import ObjectMeta
 from grove.api.podgang import PodGang
 from grove.api.reasons import FindingReason
-from grove.api.resources import PODCLIQUES, PODGANGS, PODS
+from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS
 from grove.planner.actions import Action, Emit, Finding, FreshLook, Patch, Stage
 from grove.planner.blueprint import CliqueBlueprint, ReplicaBlueprint
 from grove.planner.bulk_deletes import delete_all
@@ -112,6 +112,11 @@ class Recreations:
         key = Unit(group=clique.group, index=clique.group_replica_index).key
         return self._records[clique.gang].lives.get(key, "")
 
+    @property
+    def whole(self) -> Recreation | None:
+        """The intent of the whole set replica."""
+        return next((one for one in self._base_record.open if not one.group), None)
+
     def open_in(self, gang_name: str) -> tuple[Recreation, ...]:
         return self._records[gang_name].open
 
@@ -173,12 +178,12 @@ def is_recorded_on(gang_name: str, blueprint: ReplicaBlueprint, unit: Unit) -> b
 def look_at_scale(context: SetContext, replica: ReplicaView, unit: Unit) -> FreshLook:
     """Before a unit is recorded: with which counts it comes back is read afresh, as is what proves its end."""
     groups = (group.metadata for group in replica.groups.values() if unit.group in ("", group.metadata.name))
-    own = () if unit.group else (context.subject.uid,)
+    own = () if unit.group else (context.owner_key,)
     return FreshLook(
         resource=PODCLIQUES,
         namespace=context.namespace,
         selector=labels.selector(_wanted_labels(context, replica, unit)),
-        owner_uids=(*own, *sorted(metadata.uid for metadata in groups)),
+        owners=(*own, *(GROUPS.owner_key(one) for one in sorted(groups, key=lambda metadata: metadata.uid))),
     )
 
 
@@ -213,7 +218,7 @@ def plan_recreation_deletes(
     if not recreations.is_any_open:
         return (), ()
     by_unit: dict[str, tuple[Recreation, list[CliqueView]]] = {}
-    for clique in blueprint.cliques:
+    for clique in (*blueprint.cliques, *blueprint.parked):
         view = replica.cliques.get(clique.name)
         recreation = recreations.of(clique)
         if view is not None and recreation is not None and recreations.is_old(clique, view):
@@ -293,8 +298,15 @@ def _amend(
 def _is_done(
     recreation: Recreation, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
 ) -> bool:
+    """Every clique was seen in its new life; of a group at zero none is left of the old one."""
     covered = [clique for clique in blueprint.cliques if recreations.of(clique) == recreation]
-    gangs = [replica.gangs.get(name) for name in {c.gang: None for c in covered if not recreation.group or c.base_gang}]
+    parked = [clique for clique in blueprint.parked if recreations.of(clique) == recreation]
+    if any(c.name in replica.cliques and not recreation.is_new(replica.cliques[c.name].incarnation) for c in parked):
+        return False
+    gang_names = {c.gang: None for c in covered if not recreation.group or c.base_gang}
+    if not recreation.group:
+        gang_names[blueprint.base.name] = None
+    gangs = [replica.gangs.get(name) for name in gang_names]
     if any(gang is None or not recreation.is_new(gang.metadata.labels.get(labels.INCARNATION, "")) for gang in gangs):
         return False
     views = [replica.cliques.get(clique.name) for clique in covered]
@@ -324,9 +336,17 @@ def _pods_of(views: Sequence[CliqueView]) -> tuple[ObjectMeta, ...]:
 
 
 def recreation_findings(blueprint: ReplicaBlueprint, recreations: Recreations) -> Iterable[Finding]:
+    at_zero = {group.name for group in blueprint.groups if not group.replicas}
     for gang in blueprint.gangs:
         for one in recreations.open_in(gang.name):
             unit = f"{one.group} replica {one.index}" if one.group else "the whole set replica"
+            if one.group in at_zero:
+                yield Finding(
+                    about=f"podgang/{gang.name}",
+                    reason=FindingReason.BEING_REMOVED,
+                    message=f"{unit} goes: the group was scaled to zero",
+                )
+                continue
             yield Finding(
                 about=f"podgang/{gang.name}",
                 reason=FindingReason.COMING_BACK,

@@ -1,6 +1,6 @@
 """When the server refuses pods: who holds on, who gives its pods back, and who tries again when.
 
-Two half-created gangs must not starve each other (docs/architecture.md, "Refused pods").
+Two half-created gangs must not starve each other (docs/explanation/architecture.md, "Writes that fail").
 """
 
 from datetime import datetime, timedelta

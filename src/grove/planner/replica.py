@@ -3,7 +3,7 @@
 The order of the story is here; each question is answered in its own file.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 
@@ -27,7 +27,7 @@ from grove.planner.actions import (
     chain,
     earliest,
 )
-from grove.planner.availability import is_available
+from grove.planner.availability import GroupReplica, is_available, is_replica_available
 from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint, draw_replica
 from grove.planner.builds import Retries, plan_builds, plan_service
 from grove.planner.deletion import plan_old_finalizers
@@ -43,8 +43,10 @@ from grove.planner.gang_state import (
     wake_of,
 )
 from grove.planner.gates import gate_patience, plan_gates
-from grove.planner.group_removals import plan_group_replica_removals
-from grove.planner.packing import required_scopes
+from grove.planner.group_removals import plan_group_replica_removals, plan_zero_intents
+from grove.planner.group_replicas import group_replicas
+from grove.planner.object_budget import is_scaled_out, limit_scale
+from grove.planner.packing import required_scopes, stored_scopes
 from grove.planner.recreation import (
     Recreations,
     plan_close,
@@ -55,6 +57,7 @@ from grove.planner.recreation import (
 from grove.planner.refusals import has_started
 from grove.planner.removal import is_marked, plan_replica_removal
 from grove.planner.rollout.acts import plan_update_deletes, plan_update_intents, update_findings
+from grove.planner.rollout.completion import NO_TURN, judge_completion
 from grove.planner.rollout.replica_level import (
     NO_ROLE,
     ReplicaRoll,
@@ -66,6 +69,7 @@ from grove.planner.rollout.replica_level import (
     roll_replica,
     standing,
 )
+from grove.planner.rollout.revisions import clique_template_name
 from grove.planner.rollout.waits import Wait
 from grove.planner.snapshot import NodeLabels, SetContext
 from grove.planner.status import (
@@ -73,7 +77,6 @@ from grove.planner.status import (
     gang_health,
     gang_status,
     group_status,
-    is_replica_available,
 )
 from grove.planner.termination import plan_terminations
 from grove.planner.training import ReplicaRun, is_restart_pending, plan_restart_deletes, plan_restart_intent, run_of
@@ -89,19 +92,24 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     wake_at: datetime | None = None
     is_available: bool = False
+    # A pod of it that stays has phase Running.
+    is_running: bool = False
     is_updated: bool = False
+    # Some status of it counts units as updated that are not, or not any more.
+    is_overstated: bool = False
     waiting_gangs: tuple[GangStatus, ...] = ()
     refused_gang_count: int = 0
     # Refusals of what is still wanted.
     failures: tuple[Failure, ...] = ()
     # Teardowns that are due and held.
     held_count: int = 0
-    # What its scheduler does not carry out, in words.
+    # Why its gangs are not placed all or nothing, and what else its scheduler does not do, in words.
+    gangless: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
     # Something of it runs an older template than the newest, or its base gang says so.
     is_outdated: bool = False
-    standing: Standing = Standing.HEALTHY
-    # In its turn: all of it runs the newest templates, and nothing is waited for.
+    standing: Standing = Standing.AVAILABLE
+    # In its turn: all of it runs the newest templates, and no minimum is waited for.
     is_turn_done: bool = False
     update_wait: Wait | None = None
     updated_cliques: tuple[str, ...] = ()
@@ -121,6 +129,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
             or self.findings
             or self.waiting_gangs
             or self.failures
+            or self.gangless
             or self.unmet
             or self.wake_at is not None
         )
@@ -134,7 +143,9 @@ def plan_replica(
     role: Role = NO_ROLE,
     gangs_ahead_count: int = 0,
     hold_until: datetime | None = None,
+    outage_until: datetime | None = None,
     node_labels: NodeLabels = MappingProxyType({}),
+    is_over_budget: bool = False,
 ) -> ReplicaPlan:
     base_name = names.replica_name(context.name, replica.index)
     if replica.index >= context.spec.replicas:
@@ -148,10 +159,16 @@ def plan_replica(
             "its removal was begun and is finished first",
         )
     live_scale = {group.metadata.name: group.spec.replicas for group in replica.groups.values()}
+    # With a budget that is exceeded, what exists is seen as ever, and nothing is made.
+    is_held = is_over_budget and is_scaled_out(context, replica)
+    if is_held:
+        live_scale = limit_scale(replica, live_scale)
     blueprint = draw_replica(context, replica.index, live_scale)
     removals = plan_group_replica_removals(context, replica, blueprint)
     recreations = Recreations(replica, blueprint)
-    terminations = plan_terminations(context, replica, blueprint, recreations, now, hold_until=hold_until)
+    terminations = plan_terminations(
+        context, replica, blueprint, recreations, now, hold_until=hold_until, outage_until=outage_until
+    )
     restart = plan_restart_intent(context, replica, blueprint, role.restarts) if context.is_training else ()
     is_counted = context.is_training and is_restart_pending(replica, blueprint, role.restarts)
     due = "" if is_counted else terminations.restart
@@ -159,12 +176,20 @@ def plan_replica(
     if hold_until is not None and now < hold_until:
         # With most nodes out, what is not ready is more likely out of reach than of no use.
         roll = held(roll, hold_until)
-    fresh = freshness(context, replica, blueprint, now)
-    homes = Homes(required_scopes(context.topology, blueprint), replica.cliques, node_labels)
+    groups = {group.name: group_replicas(replica, blueprint, group, recreations) for group in blueprint.groups}
+    fresh = freshness(context, replica, blueprint, groups, now)
+    is_known = not context.topology.missing
+    scopes = required_scopes(context.topology, blueprint) if is_known else stored_scopes(replica.gangs, blueprint)
+    homes = Homes(scopes, replica.cliques, node_labels)
     states = gang_states(context, replica, blueprint, recreations, removals.busy_gangs, homes, now, gangs_ahead_count)
-    is_turn_done = role.is_turn and roll.is_done and not fresh.is_outdated
+    completion = NO_TURN
+    if role.is_turn:
+        refusals = {name: state.refusal for state in states for name in state.cliques}
+        completion = judge_completion(replica, blueprint, recreations, groups, refusals, roll, role.turn, now)
+    is_turn_done = completion.is_done and not fresh.is_outdated
     failures = open_failures(replica, blueprint, states)
-    wait = (_refused_wait(states, failures) or roll.wait) if role.is_turn else None
+    is_waiting = role.is_turn and not is_turn_done
+    wait = (_refused_wait(states, failures) or roll.wait or completion.wait) if is_waiting else None
     retries = Retries(failures, now)
     builds = plan_builds(context, replica, blueprint, recreations, states, retries, role, roll, now)
     waiting = gates_of(context, states, now)
@@ -183,8 +208,11 @@ def plan_replica(
         restart
         or terminations.intents
         or plan_update_intents(context, replica, blueprint, roll)
+        or plan_zero_intents(context, replica, blueprint, recreations)
         or tuple(plan_notes(context, replica, blueprint, recreations))
     )
+    is_serving = _is_replica_available(context, replica, blueprint)
+    statuses = _plan_statuses(context, replica, blueprint, groups, states, roll, now)
     if intents:
         # Recorded alone: what is about to go is not repaired any more.
         chains = chain(f"{base_name}/intent", replica.index, intents, rank=Rank.FIRST)
@@ -198,16 +226,16 @@ def plan_replica(
             *opening.chains,
             *removals.chains,
             # A counted restart comes as soon as there is a gang to record it on: until then no pod is replaced.
-            *chain(base_name, replica.index, *(_without_pods(builds) if is_counted else builds)),
+            *chain(base_name, replica.index, *(() if is_held else _without_pods(builds) if is_counted else builds)),
             *chain(f"{base_name}/done", replica.index, _closing(context, replica, blueprint, recreations, builds)),
         )
     return ReplicaPlan(
         chains=chains,
-        statuses=_plan_statuses(context, replica, blueprint, states, roll, now),
+        statuses=statuses,
         looks=(*terminations.looks, *roll.looks, *(look for state in states for look in fresh_looks(state))),
         findings=(
             *terminations.findings,
-            *(update_findings(context, replica, wait, now) if role.is_turn and not is_turn_done else ()),
+            *(update_findings(context, replica, wait, now) if is_waiting else ()),
             *recreation_findings(blueprint, recreations),
             *removals.findings,
             *gate_findings(waiting),
@@ -220,28 +248,33 @@ def plan_replica(
             retries.wake_at,
             terminations.wake_at,
             roll.wake_at,
+            completion.wake_at,
             fresh.wake_at,
             old_gone_at,
             opening.wake_at,
             extras_wake(context, states, waiting, now),
             *(wake_of(state, now) for state in states),
         ),
-        is_available=_is_replica_available(context, replica, blueprint),
+        is_available=is_serving,
         is_updated=not fresh.is_outdated and all(clique.name in replica.cliques for clique in blueprint.cliques),
+        is_overstated=any(status.takes_back for status in statuses)
+        or _has_stale_counts(context, replica, (name for state in states for name in state.cliques)),
         waiting_gangs=tuple(status for state in states for status in _waiting_gang(state)),
         refused_gang_count=sum(state.refusal is not None for state in states),
         failures=failures,
         held_count=terminations.held_count,
+        gangless=tuple(dict.fromkeys(words for state in states for words in state.mirror.gangless)),
         unmet=tuple(dict.fromkeys(words for state in states for words in state.mirror.unmet)),
         is_outdated=fresh.is_outdated,
-        standing=standing(replica) if fresh.is_outdated else Standing.HEALTHY,
+        standing=standing(replica, is_available=is_serving) if fresh.is_outdated else Standing.AVAILABLE,
         is_turn_done=is_turn_done,
         update_wait=wait,
         updated_cliques=fresh.updated_cliques,
         updated_groups=fresh.updated_groups,
         clique_count=len(context.standalone),
         group_count=len(blueprint.groups),
-        run=run_of(replica, blueprint, recreations, due) if context.is_training else None,
+        is_running=_is_running(replica),
+        run=run_of(replica, blueprint, recreations, due, now) if context.is_training else None,
     )
 
 
@@ -328,6 +361,9 @@ def _plan_removal(
     return ReplicaPlan(
         chains=chain(base_name, replica.index, plan_old_finalizers(replica), *stages, rank=Rank.FIRST),
         findings=(finding,),
+        is_running=_is_running(replica),
+        is_overstated=_has_stale_counts(context, replica)
+        or any(one.status.updated_replicas and not one.metadata.is_leaving for one in replica.groups.values()),
         # Not wanted or not there yet: the set is not updated as long as this replica is in between.
         is_updated=not is_wanted,
         # It comes back with the newest templates; until then it is on the way there.
@@ -340,6 +376,7 @@ def _plan_statuses(
     context: SetContext,
     replica: ReplicaView,
     blueprint: ReplicaBlueprint,
+    groups: Mapping[str, tuple[GroupReplica, ...]],
     states: tuple[GangState, ...],
     roll: ReplicaRoll,
     now: datetime,
@@ -370,13 +407,34 @@ def _plan_statuses(
         current = replica.groups.get(group.name)
         if current is not None and not current.metadata.is_leaving:
             cliques = _group_cliques(context, replica, group)
-            found.append(group_status(context, group.config, current, cliques, roll.groups.get(group.name), now))
+            rolled = roll.groups.get(group.name)
+            judged = groups[group.name]
+            found.append(group_status(context, group.config, current, cliques, judged, rolled, now))
     # Whatever a label says: they are about this replica, and come before what is done to it.
     return tuple(
         status if status.part == replica.index else msgspec.structs.replace(status, part=replica.index)
         for status in found
         if status is not None
     )
+
+
+def _has_stale_counts(context: SetContext, replica: ReplicaView, told: Iterable[str] = ()) -> bool:
+    """Cliques that are recreated or removed keep their last status until they go: it may count what is not the newest.
+
+    `told` are those whose status is kept.
+    """
+    kept = frozenset(told)
+    return any(
+        view.clique.status.updated_replicas > _newest_count(context, view)
+        for name, view in replica.cliques.items()
+        if name not in kept and not view.is_leaving
+    )
+
+
+def _newest_count(context: SetContext, view: CliqueView) -> int:
+    """Count the pods of the newest template of this clique. Another clique may have the hash of an older one of it."""
+    newest = context.newest_hashes.get(clique_template_name(context, view), "")
+    return view.active_hashes.get(newest, 0)
 
 
 def _old_statuses(context: SetContext, replica: ReplicaView, state: GangState, now: datetime) -> Iterable[StatusWrite]:
@@ -406,9 +464,13 @@ def _is_replica_available(context: SetContext, replica: ReplicaView, blueprint: 
             return False
     return all(
         sum(is_replica_available(cliques) for cliques in _group_cliques(context, replica, group))
-        >= group.config.min_available
+        >= min(group.config.min_available, group.replicas)
         for group in blueprint.groups
     )
+
+
+def _is_running(replica: ReplicaView) -> bool:
+    return any(view.running_count for view in replica.cliques.values())
 
 
 def _waiting_gang(state: GangState) -> Iterable[GangStatus]:

@@ -5,6 +5,7 @@ from datetime import datetime
 import msgspec
 
 from grove.api import labels
+from grove.api.brief import cut
 from grove.api.meta import (
     Condition,
     LastError,
@@ -19,14 +20,15 @@ from grove.api.podcliqueset import (
 )
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import PODCLIQUESETS
-from grove.api.times import ceil_second
-from grove.backends.native import DEFAULT_SCHEDULER
+from grove.api.times import ceil_second, wire_time
 from grove.planner.actions import Emit, Failure, Severity, StatusWrite, Urgency
 from grove.planner.availability import Verdict
+from grove.planner.reconcile_failed import with_reconcile_failed
 from grove.planner.rollout.set_level import RollFacts, roll_set, set_update_progress
-from grove.planner.snapshot import SetContext, Snapshot
+from grove.planner.rollout.waits import remedy
+from grove.planner.snapshot import UNTIL_TOLD, SetContext, Snapshot
 from grove.planner.status_writes import urgency_of, with_condition, without_condition, write_status, yes
-from grove.planner.training import Course, announcements
+from grove.planner.training import Course, announcements, phase_of
 
 LISTED_GANGS = 100
 LISTED_ERRORS = 20
@@ -39,9 +41,12 @@ class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
     updated_replicas: int
     waiting_gangs: tuple[GangStatus, ...]
     failures: tuple[Failure, ...]
+    # A pod that stays has phase Running; None: not looked at, so the phase stays.
+    is_running: bool | None = None
     # Teardowns that are due and held.
     held_count: int = 0
-    # What its scheduler does not carry out, in words.
+    # Why its gangs are not placed all or nothing, and what else its scheduler does not do, in words.
+    gangless: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
     # How its update stands; None: nobody looked, so what was known last stays.
     roll: RollFacts | None = None
@@ -49,8 +54,12 @@ class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
     course: Course | None = None
     # The templates that it asks for now are stored: only then was its spec taken in.
     is_stored: bool = True
+    # Some of its children count units as updated that are not: their statuses are written first.
+    is_overstated: bool = False
     newest_hash: str = ""
     is_on_delete: bool = False
+    # It is scaled beyond its object budget, in words; "": it is not.
+    excess: str = ""
 
 
 def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrite | None:
@@ -58,24 +67,27 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
     old = pcs.status
     conditions = _with_topology(context, old.conditions, now)
     conditions = _with_unbuilt(context, conditions, now)
-    conditions = _with_failures(context, conditions, facts.failures, now)
-    conditions = _with_held(conditions, facts.held_count, now)
-    gangs = _gang_scheduling(context, facts)
-    conditions = (
-        with_condition(conditions, ConditionType.GANG_SCHEDULING_UNAVAILABLE, gangs, now)
-        if gangs is not None
-        else without_condition(conditions, ConditionType.GANG_SCHEDULING_UNAVAILABLE)
-    )
+    conditions = with_reconcile_failed(snapshot, conditions, facts.failures, now, excess=facts.excess)
+    conditions = _with_held(conditions, facts.held_count, snapshot.hold_until, now)
+    scheduling = _scheduling(context, facts)
+    for type_, verdict in scheduling.items():
+        conditions = (
+            with_condition(conditions, type_, verdict, now)
+            if verdict is not None
+            else without_condition(conditions, type_)
+        )
     progress, counts = old.rolling_update_progress, old.update_progress
     if facts.roll is not None:
         progress = roll_set(pcs, facts.newest_hash, facts.roll, is_on_delete=facts.is_on_delete, now=now)
         counts = set_update_progress(progress, facts.roll)
         conditions = _with_stall(conditions, progress, facts.roll, now)
+    # Who reads the set first and its children second never finds an old success under a new generation.
+    is_taken_in = facts.is_stored and not facts.is_overstated
     status = msgspec.structs.replace(
         old,
         rolling_update_progress=progress,
         update_progress=counts,
-        observed_generation=pcs.metadata.generation if facts.is_stored else old.observed_generation,
+        observed_generation=pcs.metadata.generation if is_taken_in else old.observed_generation,
         conditions=conditions,
         last_errors=_last_errors(context, facts.failures, old.last_errors, now),
         replicas=pcs.spec.replicas,
@@ -88,7 +100,8 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
     )
     if facts.course is not None:
         status = _with_course(status, facts.course, now)
-    is_news = status.available_replicas == status.replicas
+    is_seen_now = old.observed_generation not in (None, status.observed_generation)
+    is_news = status.available_replicas == status.replicas or is_seen_now
     # Whose turn it is, and what the turn aims at, is known before anything is done about it.
     is_fact = _turn(old) != _turn(status) or _course(old) != _course(status)
     write = write_status(PODCLIQUESETS, pcs.metadata, old, status, urgency_of(is_fact=is_fact, is_news=is_news))
@@ -96,38 +109,57 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         return None
     told = announcements(pcs, context, facts.course) if facts.course is not None else ()
     return msgspec.structs.replace(
-        write, on_success=(*write.on_success, *_warning(context, old.conditions, gangs), *told)
+        write, on_success=(*write.on_success, *_warnings(context, old.conditions, scheduling), *told)
     )
 
 
-def _gang_scheduling(context: SetContext, facts: SetFacts) -> Verdict | None:
-    """What stands between the set and its gangs: said in the condition, and once in an event."""
-    if context.hold:
-        return yes(Reason.NOT_OFFERED, context.hold)
-    if not facts.unmet:
-        return None
-    reason = Reason.NO_GANG_SCHEDULING if context.backend.name == DEFAULT_SCHEDULER else Reason.NOT_AS_ASKED
-    return yes(reason, "; ".join(facts.unmet))
-
-
-def _warning(context: SetContext, before: tuple[Condition, ...], verdict: Verdict | None) -> tuple[Emit, ...]:
-    known = find_condition(before, ConditionType.GANG_SCHEDULING_UNAVAILABLE)
-    if verdict is None or (known is not None and (known.reason, known.message) == (verdict.reason, verdict.message)):
-        return ()
-    by_reason: dict[str, EventReason] = {
-        Reason.NOT_OFFERED: EventReason.NOT_OFFERED,
-        Reason.NOT_AS_ASKED: EventReason.NOT_AS_ASKED,
+def _scheduling(context: SetContext, facts: SetFacts) -> dict[ConditionType, Verdict | None]:
+    """What the scheduler does not do for the set: said in conditions, and once in an event each."""
+    no_gangs = None
+    if context.scheduler_hold:
+        no_gangs = yes(Reason.NOT_OFFERED, context.scheduler_hold)
+    elif facts.gangless:
+        no_gangs = yes(Reason.NO_GANG_SCHEDULING, "; ".join(facts.gangless))
+    return {
+        ConditionType.GANG_SCHEDULING_UNAVAILABLE: no_gangs,
+        ConditionType.SCHEDULER_LIMITED: yes(Reason.NOT_AS_ASKED, "; ".join(facts.unmet)) if facts.unmet else None,
     }
-    reason = by_reason.get(verdict.reason, EventReason.NO_GANG_SCHEDULING)
-    return (Emit(subject=context.subject, reason=reason, message=verdict.message, severity=Severity.WARNING),)
+
+
+_SCHEDULING_EVENTS: dict[str, EventReason] = {
+    Reason.NOT_OFFERED: EventReason.NOT_OFFERED,
+    Reason.NO_GANG_SCHEDULING: EventReason.NO_GANG_SCHEDULING,
+    Reason.NOT_AS_ASKED: EventReason.NOT_AS_ASKED,
+}
+
+
+def _warnings(
+    context: SetContext, before: tuple[Condition, ...], scheduling: dict[ConditionType, Verdict | None]
+) -> tuple[Emit, ...]:
+    """Warn of what is said for the first time, or in other words."""
+    return tuple(
+        Emit(
+            subject=context.subject,
+            reason=_SCHEDULING_EVENTS[verdict.reason],
+            message=verdict.message,
+            severity=Severity.WARNING,
+        )
+        for type_, verdict in scheduling.items()
+        if verdict is not None
+        and ((known := find_condition(before, type_)) is None or (known.reason, known.message) != _words(verdict))
+    )
+
+
+def _words(verdict: Verdict) -> tuple[str, str]:
+    return verdict.reason, cut(verdict.message)
 
 
 def _phase(snapshot: Snapshot, facts: SetFacts) -> str:
     known = snapshot.pcs.status.phase
-    if snapshot.context.is_training and known is not None:
-        # Where nobody judged its run, what was said of it stays said: a set that ended must not begin again.
+    # Of a training set `_with_course` decides; where its run was not judged, a set that ended must not begin again.
+    if known is not None and (snapshot.context.is_training or facts.is_running is None):
         return known
-    return SetPhase.RUNNING if facts.available_replicas else SetPhase.PENDING
+    return phase_of(is_running=bool(facts.is_running))
 
 
 def course_write(pcs: PodCliqueSet, status: PodCliqueSetStatus) -> tuple[StatusWrite, ...]:
@@ -172,14 +204,18 @@ def _with_stall(
         return without_condition(conditions, ConditionType.UPDATE_STALLED)
     turn = progress.currently_updating
     where = f"replica {turn.replica_index}: " if turn is not None else ""
-    return with_condition(conditions, ConditionType.UPDATE_STALLED, yes(wait.reason, f"{where}{wait.message}"), now)
+    message = f"{where}{wait.message}; {remedy(wait.reason)}"
+    return with_condition(conditions, ConditionType.UPDATE_STALLED, yes(wait.reason, message), now)
 
 
-def _with_held(conditions: tuple[Condition, ...], held_count: int, now: datetime) -> tuple[Condition, ...]:
+def _with_held(
+    conditions: tuple[Condition, ...], held_count: int, hold_until: datetime | None, now: datetime
+) -> tuple[Condition, ...]:
     if not held_count:
         return without_condition(conditions, ConditionType.TEARDOWN_HELD)
     subject = "1 teardown is" if held_count == 1 else f"{held_count} teardowns are"
-    message = f"{subject} due, and held until most nodes are ready again"
+    latest = f", at most until {wire_time(hold_until)}" if hold_until is not None and hold_until < UNTIL_TOLD else ""
+    message = f"{subject} due, and held until most nodes are ready again{latest}"
     return with_condition(conditions, ConditionType.TEARDOWN_HELD, yes(Reason.MASS_OUTAGE, message), now)
 
 
@@ -198,21 +234,6 @@ def _with_unbuilt(context: SetContext, conditions: tuple[Condition, ...], now: d
     return with_condition(conditions, ConditionType.FIELDS_NOT_CARRIED_OUT, verdict, now)
 
 
-def _with_failures(
-    context: SetContext, conditions: tuple[Condition, ...], failures: tuple[Failure, ...], now: datetime
-) -> tuple[Condition, ...]:
-    if context.errors:
-        verdict = yes(Reason.INVALID_SPEC, "; ".join(str(error) for error in context.errors))
-    elif failures:
-        oldest = min(failures, key=lambda failure: (failure.first_at, failure.key))
-        reason = Reason.NAME_TAKEN if oldest.code == Reason.NAME_TAKEN else Reason.CREATE_REFUSED
-        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        verdict = yes(reason, f"{oldest.key}: {oldest.message}{more}")
-    else:
-        return without_condition(conditions, ConditionType.CANNOT_BE_CARRIED_OUT)
-    return with_condition(conditions, ConditionType.CANNOT_BE_CARRIED_OUT, verdict, now)
-
-
 ERROR_CODES = {
     "pods": "ERR_CREATE_POD",
     "podcliques": "ERR_CREATE_OR_UPDATE_PODCLIQUE",
@@ -229,8 +250,8 @@ def _last_errors(
     context: SetContext, failures: tuple[Failure, ...], old: tuple[LastError, ...], now: datetime
 ) -> tuple[LastError, ...]:
     known = {(error.code, error.description): error for error in old}
-    found = [("ERR_INVALID_SPEC", str(error)) for error in context.errors]
-    found += [(_code_of(failure), f"{failure.key}: {failure.message}") for failure in failures]
+    found = [("ERR_INVALID_SPEC", cut(str(error))) for error in context.errors]
+    found += [(_code_of(failure), cut(f"{failure.key}: {failure.message}")) for failure in failures]
     return tuple(
         known.get(error) or LastError(code=error[0], description=error[1], observed_at=ceil_second(now))
         for error in found[:LISTED_ERRORS]

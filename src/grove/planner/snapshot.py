@@ -8,7 +8,8 @@ import msgspec
 from grove.api.controllerrevision import ControllerRevision
 from grove.api.defaulting import default_podcliqueset
 from grove.api.fielderrors import FieldError
-from grove.api.meta import Uid, to_wire
+from grove.api.limits import OBJECTS_PER_SET
+from grove.api.meta import OwnerKey, Uid, to_wire
 from grove.api.podcliqueset import (
     CliqueTemplate,
     GroupConfig,
@@ -24,10 +25,12 @@ from grove.api.topologybinding import ClusterTopologyBinding
 from grove.api.unbuilt import UnbuiltField, unbuilt_fields
 from grove.api.validation.podcliqueset import validate_stored_podcliqueset
 from grove.api.validation.settings import Settings
+from grove.api.validation.size import budget_errors
 from grove.backends.base import Backend, SetAsk, Surface
 from grove.backends.native_groups import NativeFeatures
 from grove.backends.registry import Backends
 from grove.planner.actions import Failure, Subject, subject_of
+from grove.planner.failed_writes import FailedWrite
 from grove.planner.topology import Topology, resolve_topology
 from grove.planner.views import ReplicaView
 
@@ -46,6 +49,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     # ClusterTopologyBindings by name.
     bindings: Mapping[str, ClusterTopologyBinding] = {}
     is_topology_aware: bool = False
+    # A new gang whose topology is not defined has no pods until it is; False: it is placed without.
+    waits_for_topology: bool = False
+    # Objects that one set may have.
+    objects_per_set: int = OBJECTS_PER_SET
 
 
 NOWHERE = Surroundings()
@@ -68,14 +75,22 @@ class SetContext(msgspec.Struct, frozen=True, kw_only=True):
     newest_generation_hash: str
     # Every stored template by clique and hash: what a clique was made from.
     stored_templates: dict[str, dict[str, CliqueTemplate]]
+    # What the rules have against its spec, and all errors: these, those of its scheduler, and a budget exceeded.
+    spec_errors: tuple[FieldError, ...]
     errors: tuple[FieldError, ...]
+    is_over_budget: bool
     unbuilt: tuple[UnbuiltField, ...]
     surroundings: Surroundings
     # Who schedules its pods.
     backend: Backend
     topology: Topology
-    # What must be there before a new gang of the set is offered to its scheduler, and is not; "": nothing.
-    hold: str = ""
+    # What the scheduler needs before a new gang of the set is offered to it, and is not there; "": nothing.
+    scheduler_hold: str = ""
+
+    @property
+    def hold(self) -> str:
+        """Return why no pod of a new gang may be made; "": one may."""
+        return self.scheduler_hold or (self.topology.missing if self.topology.is_waiting else "")
 
     @property
     def name(self) -> str:
@@ -88,6 +103,17 @@ class SetContext(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def uid(self) -> Uid:
         return self.subject.uid
+
+    @property
+    def owner_key(self) -> OwnerKey:
+        """Return the controller of everything that belongs to the set directly."""
+        return OwnerKey(
+            namespace=self.namespace,
+            group=PODCLIQUESETS.group,
+            kind=PODCLIQUESETS.kind,
+            name=self.name,
+            uid=self.uid,
+        )
 
     @property
     def is_training(self) -> bool:
@@ -109,26 +135,44 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     revisions: tuple[ControllerRevision, ...] = ()
     # What the server refused of the set itself, not of one replica.
     failures: tuple[Failure, ...] = ()
+    # Writes for the set that fail, the oldest first.
+    failed_writes: tuple[FailedWrite, ...] = ()
+    # Everything was tried since the operator began: what is not known to fail does not.
+    is_tried: bool = True
     # Gangs that do not say which replica they belong to.
     strays: tuple[PodGang, ...] = ()
     # Older sets of this namespace whose pods are refused: they try again before this one.
     refused_ahead_count: int = 0
     # Until then nothing is torn down: so many nodes are out that the network is more likely at fault than every gang.
     hold_until: datetime | None = None
+    # Until then most nodes are out; a hold may end before, because it lasts only so long.
+    outage_until: datetime | None = None
     # Where pods that are placed have their home.
     node_labels: NodeLabels = {}
 
 
-def build_context(observed: PodCliqueSet, surroundings: Surroundings = NOWHERE) -> SetContext:
-    """Prepare a set. Defaults are filled in here too: it may have come past a cluster without our admission."""
+def build_context(
+    observed: PodCliqueSet, surroundings: Surroundings = NOWHERE, before: SetContext | None = None
+) -> SetContext:
+    """Prepare a set. Defaults are filled in here too: it may have come past a cluster without our admission.
+
+    `before` is the context of the same spec in other surroundings: the rules are not asked again.
+    """
     pcs = msgspec.convert(default_podcliqueset(to_wire(observed)), PodCliqueSet)
     template = pcs.spec.template
     standalone, members = arrange_cliques(template)
     generation = generation_hash(template)
     hashes = {clique.name: template_hash(clique, template.priority_class_name) for clique in template.cliques}
     backend = surroundings.backends.named(surroundings.backends.name_for(pcs.spec))
-    topology = resolve_topology(template, surroundings.bindings, is_enabled=surroundings.is_topology_aware)
+    topology = resolve_topology(
+        template,
+        surroundings.bindings,
+        is_enabled=surroundings.is_topology_aware,
+        waits=surroundings.waits_for_topology,
+    )
     ask = set_ask(pcs)
+    spec_errors = validate_stored_podcliqueset(pcs, Settings()) if before is None else before.spec_errors
+    over_budget = () if spec_errors else tuple(budget_errors(pcs, surroundings.objects_per_set))
     return SetContext(
         subject=subject_of(PODCLIQUESETS, pcs.metadata),
         generation=pcs.metadata.generation,
@@ -142,14 +186,14 @@ def build_context(observed: PodCliqueSet, surroundings: Surroundings = NOWHERE) 
         generation_hash=generation,
         newest_generation_hash=generation,
         stored_templates={},
-        errors=(*validate_stored_podcliqueset(pcs, Settings()), *backend.errors(pcs)),
+        spec_errors=spec_errors,
+        errors=(*over_budget, *spec_errors, *backend.errors(pcs)),
+        is_over_budget=bool(over_budget),
         unbuilt=unbuilt_fields(pcs),
         surroundings=surroundings,
         backend=backend,
         topology=topology,
-        hold=_missing_kind(backend, surroundings.surface)
-        or backend.hold(ask, surroundings.surface)
-        or topology.missing,
+        scheduler_hold=_missing_kind(backend, surroundings.surface) or backend.hold(ask, surroundings.surface),
     )
 
 

@@ -21,18 +21,22 @@ from grove.api.podcliqueset import (
 from grove.api.podgang import GangPhase, PodGang, PodGangStatus
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS
-from grove.api.scalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup
+from grove.api.scalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup, ScalingGroupStatus
 from grove.backends.base import Said
-from grove.planner.actions import Emit, Severity, StatusWrite, subject_of
+from grove.planner.actions import Emit, Severity, StatusWrite, Urgency, subject_of
 from grove.planner.availability import (
+    GroupReplica,
     Verdict,
     clique_breach,
     clique_scheduled,
     group_verdict,
-    is_available,
+    has_minimum,
+    is_replica_available,
     is_scheduled,
     was_available,
 )
+from grove.planner.evidence import describe_failure, find_first_failure, find_index_failure
+from grove.planner.gangs import incarnation_of
 from grove.planner.refusals import Refusal
 from grove.planner.rollout.clique_level import CliqueRoll
 from grove.planner.rollout.group_level import GroupRoll
@@ -48,7 +52,7 @@ from grove.planner.status_writes import (
     yes,
 )
 from grove.planner.termination import effective_delay
-from grove.planner.views import CliqueView
+from grove.planner.views import MOST_FAILURES, CliqueView, is_starting_again
 
 
 def clique_status(
@@ -63,9 +67,10 @@ def clique_status(
     old = clique.clique.status
     metadata = clique.clique.metadata
     conditions = old.conditions
+    breach = clique_breach(clique)
     for type_, verdict in (
         (ConditionType.POD_CLIQUE_SCHEDULED, clique_scheduled(clique)),
-        (ConditionType.MIN_AVAILABLE_BREACHED, clique_breach(clique)),
+        (ConditionType.MIN_AVAILABLE_BREACHED, breach),
     ):
         conditions = with_condition(conditions, type_, verdict, now)
     conditions = _with_refusal(conditions, refusal, now)
@@ -84,6 +89,8 @@ def clique_status(
         updated_replicas=clique.active_hashes.get(context.newest_hashes[template_name], 0),
         was_available=was_available(clique),
         succeeded_indices=tuple(sorted(clique.done_indices)),
+        failed_indices=tuple(sorted(clique.given_up)),
+        first_failure=find_first_failure(clique) if clique.is_finite and breach.is_true else None,
         hpa_pod_selector=_clique_selector(context, metadata),
         conditions=conditions,
         current_pod_template_hash=clique.template_hash if is_settled else old.current_pod_template_hash,
@@ -99,14 +106,43 @@ def clique_status(
     is_fact = (
         status.was_available != old.was_available
         or breach_moved(old.conditions, conditions)
+        # At zero its pods go: that it starts again later is known before that.
+        or (old.was_available and is_starting_again(old.conditions) != is_starting_again(conditions))
         or progress != old.rolling_update_progress
         # What ended well is remembered before anybody can take the pod away.
         or status.succeeded_indices != old.succeeded_indices
+        or status.failed_indices != old.failed_indices
+        or status.first_failure != old.first_failure
     )
     is_news = clique.ready_count == clique.replicas
     urgency = urgency_of(is_fact=is_fact, is_news=is_news)
     delay = effective_delay(context, metadata)
-    return write_status(PODCLIQUES, metadata, old, status, urgency, delay=delay, is_training=context.is_training)
+    write = write_status(PODCLIQUES, metadata, old, status, urgency, delay=delay, is_training=context.is_training)
+    if status.updated_replicas < old.updated_replicas:
+        write = _take_back(write)
+    news = sorted(clique.given_up.difference(old.failed_indices))
+    if write is None or not news:
+        return write
+    return msgspec.structs.replace(write, on_success=(*write.on_success, *(_given_up(clique, i) for i in news)))
+
+
+def _take_back(write: StatusWrite | None) -> StatusWrite | None:
+    """A status that counted units as updated which are not any more is corrected without delay."""
+    if write is None:
+        return None
+    urgency = Urgency.NEWS if write.urgency is Urgency.COUNT else write.urgency
+    return msgspec.structs.replace(write, takes_back=True, urgency=urgency)
+
+
+def _given_up(clique: CliqueView, index: int) -> Emit:
+    failure = find_index_failure(clique, index)
+    evidence = f"; last: {describe_failure(failure)}" if failure is not None else ""
+    return Emit(
+        subject=subject_of(PODCLIQUES, clique.clique.metadata),
+        reason=EventReason.INDEX_GIVEN_UP,
+        message=f"index {index} failed {MOST_FAILURES} times and is not tried any more{evidence}",
+        severity=Severity.WARNING,
+    )
 
 
 def _is_settled(clique: CliqueView, target: str) -> bool:
@@ -136,17 +172,14 @@ def group_status(
     config: GroupConfig,
     group: PodCliqueScalingGroup,
     replicas: Sequence[Sequence[CliqueView | None]],
+    judged: Sequence[GroupReplica],
     roll: GroupRoll | None,
     now: datetime,
 ) -> StatusWrite | None:
     """`replicas` holds, per group replica, its cliques; None for one that does not exist."""
     old = group.status
-    conditions = with_condition(
-        old.conditions,
-        ConditionType.MIN_AVAILABLE_BREACHED,
-        group_verdict(group, replicas),
-        now,
-    )
+    verdict = group_verdict(group, judged)
+    conditions = with_condition(old.conditions, ConditionType.MIN_AVAILABLE_BREACHED, verdict, now)
     members = [member.name for member in context.members[config.name]]
     updated = [[_is_newest(context, name, c) for name, c in zip(members, cliques, strict=True)] for cliques in replicas]
     progress = old.rolling_update_progress if roll is None else roll.progress
@@ -174,18 +207,27 @@ def group_status(
             old.update_progress,
             progress,
             context,
-            updated_count=sum(sum(found) for found in updated),
+            updated_count=sum(
+                is_new and c is not None and has_minimum(c)
+                for found, cliques in zip(updated, replicas, strict=True)
+                for is_new, c in zip(found, cliques, strict=True)
+            ),
             total_count=sum(len(found) for found in updated),
         ),
     )
-    is_fact = breach_moved(old.conditions, conditions) or progress != old.rolling_update_progress
+    # Whether the group or the set decides about a broken replica is known before one of them acts.
+    known = find_condition(old.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    is_other = verdict.status != (ConditionStatus.FALSE if known is None else known.status)
+    is_fact = is_other or progress != old.rolling_update_progress
     is_news = status.available_replicas == status.replicas
     urgency = urgency_of(is_fact=is_fact, is_news=is_news)
-    return write_status(GROUPS, group.metadata, old, status, urgency, delay=effective_delay(context, group.metadata))
+    write = write_status(GROUPS, group.metadata, old, status, urgency, delay=effective_delay(context, group.metadata))
+    is_less = status.updated_replicas < old.updated_replicas or _updated_cliques(status) < _updated_cliques(old)
+    return _take_back(write) if is_less else write
 
 
-def is_replica_available(cliques: Sequence[CliqueView | None]) -> bool:
-    return all(clique is not None and is_available(clique) and is_scheduled(clique) for clique in cliques)
+def _updated_cliques(status: ScalingGroupStatus) -> int:
+    return status.update_progress.updated_pod_cliques_count if status.update_progress is not None else 0
 
 
 def _is_newest(context: SetContext, template_name: str, clique: CliqueView | None) -> bool:
@@ -200,6 +242,17 @@ class GangHealth(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[tuple[ConditionType, Verdict], ...]
 
 
+_AT_ZERO = tuple(
+    (type_, Verdict(status=status, reason=Reason.SCALED_TO_ZERO, message="every clique of the gang is scaled to zero"))
+    for type_, status in (
+        (ConditionType.INITIALIZED, ConditionStatus.TRUE),
+        (ConditionType.SCHEDULED, ConditionStatus.TRUE),
+        (ConditionType.READY, ConditionStatus.TRUE),
+        (ConditionType.UNHEALTHY, ConditionStatus.FALSE),
+    )
+)
+
+
 def gang_health(
     gang: PodGang, cliques: Sequence[CliqueView], clique_count: int, said: Sequence[Said] = ()
 ) -> GangHealth:
@@ -211,6 +264,8 @@ def gang_health(
         cliques, clique_count, lambda c: c.available_count if c.is_finite else c.ready_count + len(c.succeeded), "ready"
     )
     lost = [c for c in cliques if clique_breach(c).is_true]
+    if len(cliques) == clique_count and all(c.is_at_zero for c in cliques):
+        return GangHealth(phase=GangPhase.RUNNING, verdicts=_AT_ZERO)
     phase = GangPhase.PENDING if unscheduled else GangPhase.STARTING if unready else GangPhase.RUNNING
     return GangHealth(
         phase=phase,
@@ -261,7 +316,14 @@ def gang_status(gang: PodGang, health: GangHealth, now: datetime, said: Sequence
     conditions = old.conditions
     for type_, verdict in health.verdicts:
         conditions = with_condition(conditions, type_, verdict, now)
-    status = PodGangStatus(phase=health.phase, conditions=conditions, placement_score=old.placement_score)
+    is_scheduled = is_condition_true(conditions, ConditionType.SCHEDULED)
+    status = PodGangStatus(
+        phase=health.phase,
+        conditions=conditions,
+        placement_score=old.placement_score,
+        # Of a gang without podgroups nothing was placed.
+        placed_incarnation=incarnation_of(gang) if is_scheduled and gang.spec.podgroups else old.placed_incarnation,
+    )
     write = write_status(PODGANGS, gang.metadata, old, status, urgency_of(is_news=health.phase == GangPhase.RUNNING))
     if write is None or not said or health.phase != GangPhase.PENDING:
         return write

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from grove.api import labels
+from grove.api.brief import cut
 from grove.api.meta import (
     Condition,
     ConditionStatus,
@@ -15,7 +16,6 @@ from grove.api.meta import (
     ObjectMeta,
     find_condition,
     is_condition_true,
-    without_nulls,
 )
 from grove.api.patches import merge_patch
 from grove.api.podclique import PodCliqueStatus
@@ -60,7 +60,8 @@ def with_condition(
 ) -> tuple[Condition, ...]:
     """Set one condition; its time moves only when its status does. `generation`: of the spec that it judges."""
     old = find_condition(conditions, type_)
-    said = (verdict.status, verdict.reason, verdict.message, generation)
+    message = cut(verdict.message)
+    said = (verdict.status, verdict.reason, message, generation)
     if old and (old.status, old.reason, old.message, old.observed_generation) == said:
         return conditions
     since = old.last_transition_time if old and old.status == verdict.status else ceil_second(now)
@@ -68,7 +69,7 @@ def with_condition(
         type=type_,
         status=verdict.status,
         reason=verdict.reason,
-        message=verdict.message,
+        message=message,
         last_transition_time=since,
         observed_generation=generation,
     )
@@ -93,7 +94,8 @@ def write_status(
     delay: timedelta | None = None,
     is_training: bool = False,
 ) -> StatusWrite | None:
-    if old == new:
+    patch = {} if old == new else _status_patch(old, new)
+    if not patch:
         return None
     return StatusWrite(
         resource=resource,
@@ -101,7 +103,7 @@ def write_status(
         name=metadata.name,
         uid=metadata.uid,
         resource_version=metadata.resource_version,
-        patch=_status_patch(old, new),
+        patch=patch,
         urgency=urgency,
         part=_part_of(metadata),
         on_success=_announcements(subject_of(resource, metadata), old, new, delay, is_training=is_training),
@@ -116,7 +118,7 @@ def _part_of(metadata: ObjectMeta) -> int:
 # Conditions that a user should hear of when they appear or change their words.
 _ANNOUNCED = {
     ConditionType.PODS_REFUSED: EventReason.PODS_REFUSED,
-    ConditionType.CANNOT_BE_CARRIED_OUT: EventReason.CANNOT_BE_CARRIED_OUT,
+    ConditionType.RECONCILE_FAILED: EventReason.RECONCILE_FAILED,
     ConditionType.FIELDS_NOT_CARRIED_OUT: EventReason.FIELDS_NOT_CARRIED_OUT,
     ConditionType.TEARDOWN_HELD: EventReason.TEARDOWN_HELD,
     ConditionType.UPDATE_STALLED: EventReason.UPDATE_STALLED,
@@ -137,7 +139,7 @@ def _announcements(
         found += (told,) if told else ()
     if isinstance(old, PodCliqueSetStatus) and isinstance(new, PodCliqueSetStatus):
         found += _update_announcements(subject, old, new)
-    if _scheduled(old) and not _scheduled(new):
+    if _scheduled(old) and not _scheduled(new) and not _is_at_zero(new):
         found.append(
             Emit(
                 subject=subject,
@@ -195,6 +197,11 @@ def _breach_announcement(
     )
 
 
+def _is_at_zero(status: AnyStatus) -> bool:
+    told = find_condition(status.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    return told is not None and told.reason == Reason.SCALED_TO_ZERO
+
+
 def _scheduled(status: AnyStatus) -> int:
     return status.scheduled_replicas if isinstance(status, PodCliqueStatus | ScalingGroupStatus) else 0
 
@@ -205,17 +212,29 @@ def _fields_of(status: type[AnyStatus]) -> tuple[msgspec.structs.FieldInfo, ...]
 
 
 def _status_patch(old: AnyStatus, new: AnyStatus) -> JsonObject:
-    """The top-level fields that differ; lists are replaced whole, as merge patches do. The first patch has them all."""
+    """The top-level fields that differ; lists are replaced whole, as merge patches do. The first patch has them all.
+
+    Empty lists and objects are absent: clients in Go ask whether a field is nil.
+    """
     is_first = old == type(old)()
     patch: JsonObject = {}
     for field in _fields_of(type(new)):
-        before, after = getattr(old, field.name), getattr(new, field.name)
+        was, now = getattr(old, field.name), getattr(new, field.name)
+        if was == now and not is_first:
+            continue
+        before, after = _without_empty(msgspec.to_builtins(was)), _without_empty(msgspec.to_builtins(now))
         if before != after or (is_first and after is not None):
-            patch[field.encode_name] = _field_patch(without_nulls(msgspec.to_builtins(before)), after)
+            # What is not said any more, also of an object inside, must be taken out by name.
+            is_nested = isinstance(before, dict) and isinstance(after, dict)
+            patch[field.encode_name] = merge_patch(before, after) if is_nested else after
     return patch
 
 
-def _field_patch(before: Any, new: Any) -> Any:
-    after = without_nulls(msgspec.to_builtins(new))
-    # What is not said any more of an object inside must be taken out by name.
-    return merge_patch(before, after) if isinstance(before, dict) and isinstance(after, dict) else after
+def _without_empty(value: Any) -> Any:
+    """Return the JSON without null fields and without empty lists and objects; None if nothing is left."""
+    if isinstance(value, dict):
+        kept = {key: inner for key, one in value.items() if (inner := _without_empty(one)) is not None}
+        return kept or None
+    if isinstance(value, list | tuple):
+        return [_without_empty(one) for one in value] or None
+    return value

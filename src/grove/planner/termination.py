@@ -5,7 +5,7 @@ whole set replica when the group's own minimum is broken or the clique stands al
 `availability.py`, how a unit goes and comes back in `recreation.py`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -13,11 +13,15 @@ import msgspec
 from grove.api import labels, names
 from grove.api.durations import parse_duration
 from grove.api.meta import Condition, ConditionStatus, ObjectMeta, find_condition
+from grove.api.podclique import PodFailure
 from grove.api.podgang import GangPhase
 from grove.api.reasons import ConditionType, EventReason, FindingReason
+from grove.api.times import wire_time
 from grove.planner.actions import Emit, Finding, FreshLook, Patch, Severity, earliest
-from grove.planner.availability import clique_breach, group_verdict, is_group_updating
+from grove.planner.availability import GroupReplica, clique_breach, group_verdict, is_group_updating
 from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint
+from grove.planner.evidence import describe_failure, find_first_failure, first_of
+from grove.planner.group_replicas import group_replicas
 from grove.planner.looks import look_at
 from grove.planner.recreation import REPLICA, Recreations, Unit, is_recorded_on, live_scale, look_at_scale, plan_intent
 from grove.planner.snapshot import UNTIL_TOLD, SetContext
@@ -35,6 +39,8 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     why: str
     evidence: tuple[CliqueView, ...]
+    # Of a training set: what caused it, as far as a pod tells.
+    failure: PodFailure | None = None
 
 
 class Terminations(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +54,7 @@ class Terminations(msgspec.Struct, frozen=True, kw_only=True):
     restart: str = ""
     # Of a training set: the restart is due and held; until it is counted, nothing of the replica is repaired.
     is_restart_held: bool = False
-    # A teardown is due and held, see `SetContext` and docs/gang-termination.md, "Mass outage".
+    # A teardown is due and held, see `SetContext` and docs/explanation/gang-termination.md, "Mass outage".
     held_count: int = 0
 
 
@@ -63,12 +69,17 @@ def plan_terminations(
     now: datetime,
     *,
     hold_until: datetime | None,
+    outage_until: datetime | None = None,
 ) -> Terminations:
+    """`hold_until`: until then nothing is torn down. `outage_until`: as long as most nodes are not ready."""
     delay = set_delay(context)
     if delay is None:
         return NONE
-    find = _training_breaches if context.is_training else _breaches
-    running = find(context, replica, blueprint, recreations, delay)
+    running = (
+        _training_breaches(context, replica, blueprint, recreations, delay)
+        if context.is_training
+        else _breaches(replica, blueprint, recreations, delay)
+    )
     due = _most_important([breach for breach in running if breach.at <= now])
     if hold_until is not None and now < hold_until:
         return Terminations(
@@ -80,9 +91,11 @@ def plan_terminations(
             held_count=len(due),
             is_restart_held=context.is_training and bool(due),
         )
+    if hold_until is not None and outage_until is not None and now < outage_until:
+        due = [_after_hold(breach, hold_until) for breach in due]
     return Terminations(
         intents=() if context.is_training else tuple(_intents(context, replica, blueprint, due)),
-        restart=due[0].why if context.is_training and due else "",
+        restart=_restart_reason(due[0], replica) if context.is_training and due else "",
         # A watch can be cut while others live: whoever is to be ended is looked at once more.
         looks=(
             *(look_at(view) for breach in due for view in breach.evidence),
@@ -91,6 +104,12 @@ def plan_terminations(
         findings=tuple(_finding(breach, now, is_held=False) for breach in running),
         wake_at=earliest(*(breach.at for breach in running if breach.at > now)),
     )
+
+
+def _after_hold(breach: Due, hold_until: datetime) -> Due:
+    """The breach, with words about the hold that did not outlast the outage."""
+    words = f"most nodes are still not ready, and the hold of teardowns ended at {wire_time(hold_until)} (maxHold)"
+    return msgspec.structs.replace(breach, why=f"{breach.why}; {words}")
 
 
 def set_delay(context: SetContext) -> timedelta | None:
@@ -117,11 +136,7 @@ def effective_delay(context: SetContext, metadata: ObjectMeta) -> timedelta | No
 
 
 def _breaches(
-    context: SetContext,
-    replica: ReplicaView,
-    blueprint: ReplicaBlueprint,
-    recreations: Recreations,
-    delay: timedelta,
+    replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, delay: timedelta
 ) -> list[Due]:
     """Every breach whose clock runs, in the order of the manifest. A unit that is on its way out has none."""
     present = {
@@ -135,7 +150,8 @@ def _breaches(
         if not clique.group and clique.name in present
     ]
     for group in blueprint.groups:
-        found += _group_breaches(context, replica, group, present, group_delay(group, delay))
+        replicas = group_replicas(replica, blueprint, group, recreations)
+        found += _group_breaches(replica, group, replicas, group_delay(group, delay))
     return [breach for breach in found if breach is not None]
 
 
@@ -151,17 +167,21 @@ def _training_breaches(
     own = [effective_delay(context, view.clique.metadata) for view in present]
     found = (_clique_due(v, REPLICA, delay if d is None else d) for v, d in zip(present, own, strict=True))
     breaches = [breach for breach in found if breach is not None]
-    # With a delay it is made again in time, like pods that are lost.
-    return breaches if delay else [*breaches, *_taken_away(replica, blueprint, recreations)]
+    return [*breaches, *_taken_away(replica, blueprint, recreations, delay)]
 
 
-def _taken_away(replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations) -> Iterator[Due]:
+def _taken_away(
+    replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, delay: timedelta
+) -> Iterator[Due]:
     """Cliques are made before their gang: one that is missing although its gang exists was deleted by somebody.
 
-    Of a replica that never ran, nothing is lost.
+    With a delay it is made again in time, like pods that are lost. Of a replica that never ran, nothing is lost.
     """
     has_run = any(view.clique.status.was_available for view in replica.cliques.values())
+    delays = {group.name: group_delay(group, delay) for group in blueprint.groups}
     for clique in blueprint.cliques:
+        if delays.get(clique.group, delay):
+            continue
         gang = replica.gangs.get(clique.gang)
         if gang is None or not (has_run or gang.status.phase == GangPhase.RUNNING):
             continue
@@ -188,25 +208,21 @@ def _clique_due(view: CliqueView, unit: Unit, delay: timedelta) -> Due | None:
         at=stored + delay if delay else stored - ROUNDING,
         why=f"{view.name}: {verdict.message}",
         evidence=(view,),
+        failure=find_first_failure(view) if view.is_finite else None,
     )
 
 
 def _group_breaches(
-    context: SetContext,
-    replica: ReplicaView,
-    group: GroupBlueprint,
-    present: dict[str, CliqueView],
-    delay: timedelta,
+    replica: ReplicaView, group: GroupBlueprint, replicas: Sequence[GroupReplica], delay: timedelta
 ) -> Iterator[Due | None]:
-    """The group ends single replicas itself, unless its own minimum is broken: then the set replica goes."""
+    """The group ends single replicas itself only while its own minimum holds; else the set decides."""
     current = replica.groups.get(group.name)
     if current is None or current.metadata.is_leaving or is_group_updating(current):
         return
-    replicas = [
-        [present.get(names.member_clique(group.name, j, m.name)) for m in context.members[group.config.name]]
-        for j in range(group.replicas)
-    ]
-    breached = {j: [v for v in views if v is not None and clique_breach(v).is_true] for j, views in enumerate(replicas)}
+    breached = {
+        j: [view for view in one.cliques if view is not None and clique_breach(view).is_true]
+        for j, one in enumerate(replicas)
+    }
     verdict = group_verdict(current, replicas)
     if verdict.is_true:
         stored = _true_since(current.status.conditions)
@@ -218,6 +234,7 @@ def _group_breaches(
                 why=f"{group.name}: {verdict.message}",
                 evidence=tuple(views[0] for views in breached.values() if views),
             )
+    if verdict.status != ConditionStatus.FALSE:
         return
     for j, views in breached.items():
         unit = Unit(group=group.name, index=j)
@@ -235,7 +252,24 @@ def _true_since(conditions: tuple[Condition, ...]) -> datetime | None:
 def _most_important(due: list[Due]) -> list[Due]:
     """When the whole replica goes, its parts go with it."""
     whole = [breach for breach in due if breach.unit == REPLICA]
-    return [min(whole, key=lambda breach: breach.at)] if whole else due
+    return [min(whole, key=_order_of_importance)] if whole else due
+
+
+def _order_of_importance(breach: Due) -> tuple[bool, datetime, datetime]:
+    """What caused the others comes first: a launcher fails because its worker did a moment before."""
+    failure = breach.failure
+    started_at = failure.finished_at if failure is not None and failure.finished_at is not None else breach.at
+    return failure is None or failure.exit_code is None, started_at, breach.at
+
+
+def _restart_reason(breach: Due, replica: ReplicaView) -> str:
+    """Return why a replica is restarted. A pod above a minimum may have failed before the one that broke it."""
+    views = (view for view in replica.cliques.values() if view.is_finite and view.failed)
+    failures = [failure for view in views if (failure := find_first_failure(view)) is not None]
+    first = first_of((*failures, *((breach.failure,) if breach.failure else ())))
+    if first is None or first == breach.failure:
+        return breach.why
+    return f"{breach.why}; before that: {describe_failure(first)}"
 
 
 def _intents(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, due: list[Due]) -> Iterator[Patch]:

@@ -1,22 +1,25 @@
 """The topology constraints of a set in the words of its cluster: node label keys in place of domains.
 
-Resolved once per change of the set or of its ClusterTopologyBinding, and asked by whoever draws a gang (`packing.py`).
-What is wrong with a constraint that somebody writes is told by admission (`api/validation/topology.py`); here it may
-come true after all: a binding that is missing is waited for.
+Resolved once per change of the set or of its ClusterTopologyBinding; `packing.py` asks for it to draw a gang. Admission
+rejects constraints that are wrong (`api/validation/topology.py`). What was there then may vanish later: a constraint
+that cannot be translated is left out of new gangs until it can be, or no new gang gets pods until then.
 """
 
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from grove.api.meta import ConditionStatus
+from grove.api.meta import Condition, ConditionStatus, find_condition
 from grove.api.podcliqueset import SetTemplate, TopologyConstraint
 from grove.api.podgang import GangPackConstraint, GangTopologyConstraint
-from grove.api.reasons import Reason
+from grove.api.reasons import ConditionType, Reason
 from grove.api.topologybinding import ClusterTopologyBinding
 from grove.planner.availability import Verdict
 
 Bindings = Mapping[str, ClusterTopologyBinding]
+# What follows from something that is missing.
+PLACED_WITHOUT = "until then new gangs are placed without it"
+WAITING = "until then no pod of a new gang is created"
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,8 +33,10 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     around: Mapping[str, GangTopologyConstraint] = {}
     # By the name of the clique.
     cliques: Mapping[str, GangTopologyConstraint] = {}
-    # What nobody defines yet, in words. While it lasts, what a stored gang says stays, and no new gang is offered.
+    # What is not defined now, in words. While it lasts, what a stored gang says stays; a new one says what can be said.
     missing: str = ""
+    # No pod of a new gang is made while something is missing.
+    is_waiting: bool = False
     # The set's condition TopologyLevelsUnavailable; None: it has none.
     verdict: Verdict | None = None
 
@@ -39,8 +44,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 NO_TOPOLOGY = Topology()
 
 
-def resolve_topology(template: SetTemplate, bindings: Bindings, *, is_enabled: bool) -> Topology:
-    """The order of the questions is that of the condition's reasons. `bindings` by their names."""
+def resolve_topology(template: SetTemplate, bindings: Bindings, *, is_enabled: bool, waits: bool = False) -> Topology:
+    """Ask in the order of the condition's reasons. `bindings` by name; `waits`: what is missing is waited for."""
     constraints = tuple(_constraints(template))
     if not is_enabled:
         return _switched_off() if any(map(_domains, constraints)) else NO_TOPOLOGY
@@ -49,34 +54,48 @@ def resolve_topology(template: SetTemplate, bindings: Bindings, *, is_enabled: b
     name = next((constraint.topology_name for constraint in constraints if constraint.topology_name), "")
     if not name:
         message = "no constraint of the set says which ClusterTopologyBinding defines its domains: add topologyName"
-        return _waiting(ConditionStatus.UNKNOWN, Reason.TOPOLOGY_NAME_MISSING, message)
+        return _missing(ConditionStatus.UNKNOWN, Reason.TOPOLOGY_NAME_MISSING, message, waits=waits)
     binding = bindings.get(name)
     if binding is None:
         message = f'there is no ClusterTopologyBinding "{name}": create it'
-        return _waiting(ConditionStatus.UNKNOWN, Reason.CLUSTER_TOPOLOGY_NOT_FOUND, message)
+        return _missing(ConditionStatus.UNKNOWN, Reason.CLUSTER_TOPOLOGY_NOT_FOUND, message, waits=waits)
     keys = {level.domain: level.key for level in binding.spec.levels}
+    resolved = _resolved(template, name, keys)
     unknown = list(dict.fromkeys(d for constraint in constraints for d in _domains(constraint) if d not in keys))
     if unknown:
         message = f'ClusterTopologyBinding "{name}" has no level {", ".join(unknown)}: add it'
-        return _waiting(ConditionStatus.TRUE, Reason.TOPOLOGY_LEVELS_UNAVAILABLE, message)
-    return _resolved(template, name, keys)
+        missing = _missing(ConditionStatus.TRUE, Reason.TOPOLOGY_LEVELS_UNAVAILABLE, message, waits=waits)
+        return msgspec.structs.replace(
+            resolved, missing=missing.missing, is_waiting=missing.is_waiting, verdict=missing.verdict
+        )
+    return resolved
+
+
+def is_told_to_wait(conditions: tuple[Condition, ...]) -> bool:
+    """Return whether the operator was set up to wait for what is missing, as far as the set says so."""
+    told = find_condition(conditions, ConditionType.TOPOLOGY_LEVELS_UNAVAILABLE)
+    return told is not None and told.message.endswith(WAITING)
 
 
 def _resolved(template: SetTemplate, name: str, keys: Mapping[str, str]) -> Topology:
+    """Translate what has a key; the name of the binding stands for something only if anything has."""
+    whole = _translated(template.topology_constraint, keys)
+    around = {
+        clique: found
+        for group in template.pod_clique_scaling_groups
+        if (found := _translated(group.topology_constraint, keys)) is not None
+        for clique in group.clique_names
+    }
+    cliques = {
+        clique.name: found
+        for clique in template.cliques
+        if (found := _translated(clique.topology_constraint, keys)) is not None
+    }
     return Topology(
-        name=name,
-        whole=_translated(template.topology_constraint, keys),
-        around={
-            clique: found
-            for group in template.pod_clique_scaling_groups
-            if (found := _translated(group.topology_constraint, keys)) is not None
-            for clique in group.clique_names
-        },
-        cliques={
-            clique.name: found
-            for clique in template.cliques
-            if (found := _translated(clique.topology_constraint, keys)) is not None
-        },
+        name=name if whole or around or cliques else "",
+        whole=whole,
+        around=around,
+        cliques=cliques,
         verdict=_available(f'ClusterTopologyBinding "{name}" has every level that the set names'),
     )
 
@@ -93,13 +112,13 @@ def _domains(constraint: TopologyConstraint) -> tuple[str, ...]:
 
 
 def _translated(constraint: TopologyConstraint | None, keys: Mapping[str, str]) -> GangTopologyConstraint | None:
-    if constraint is None or not _domains(constraint):
+    """Return the constraint in keys; None if there is none, or none of its domains is defined."""
+    if constraint is None:
         return None
-    return GangTopologyConstraint(
-        pack_constraint=GangPackConstraint(
-            required=keys.get(constraint.required_domain), preferred=keys.get(constraint.preferred_domain)
-        )
-    )
+    required, preferred = keys.get(constraint.required_domain), keys.get(constraint.preferred_domain)
+    if required is None and preferred is None:
+        return None
+    return GangTopologyConstraint(pack_constraint=GangPackConstraint(required=required, preferred=preferred))
 
 
 def _switched_off() -> Topology:
@@ -115,5 +134,6 @@ def _available(message: str) -> Verdict:
     return Verdict(status=ConditionStatus.FALSE, reason=Reason.ALL_TOPOLOGY_LEVELS_AVAILABLE, message=message)
 
 
-def _waiting(status: ConditionStatus, reason: Reason, message: str) -> Topology:
-    return Topology(missing=message, verdict=Verdict(status=status, reason=reason, message=message))
+def _missing(status: ConditionStatus, reason: Reason, message: str, *, waits: bool) -> Topology:
+    verdict = Verdict(status=status, reason=reason, message=f"{message}; {WAITING if waits else PLACED_WITHOUT}")
+    return Topology(missing=message, is_waiting=waits, verdict=verdict)

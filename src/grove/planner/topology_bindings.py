@@ -51,7 +51,8 @@ class SchedulerTopologies(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(StrEnum):
     IN_SYNC = "in sync"
     DRIFT = "drift"
-    NOT_FOUND = "not found"
+    # A scheduler that is not enabled here, or has no topologies of its own.
+    UNKNOWN_SCHEDULER = "unknown scheduler"
     # Neither good nor bad: what is under way ends soon.
     UNDER_WAY = "under way"
 
@@ -109,7 +110,7 @@ def _judge(binding: ClusterTopologyBinding, known: SchedulerTopologies, refusals
     reference = binding.metadata.name if named is None else named
     if known.topologies is None:
         message = f"the cluster does not serve {known.resource.full_name}: install {known.scheduler}"
-        return _told(known, reference, Outcome.NOT_FOUND, message, is_error=True)
+        return _told(known, reference, Outcome.DRIFT, message, is_error=True)
     found = known.topologies.get(reference)
     if named is not None:
         return _compared(binding, known, reference, found)
@@ -124,7 +125,7 @@ def _compared(
     """Somebody else's topology, which the binding names: never touched."""
     if found is None:
         message = f'there is no {known.resource.kind} "{reference}": create it, or correct the binding'
-        return _told(known, reference, Outcome.NOT_FOUND, message)
+        return _told(known, reference, Outcome.DRIFT, message)
     if _levels_of(found) == _keys_of(binding):
         return _told(known, reference, Outcome.IN_SYNC, generation=found.metadata.generation)
     message = _difference(binding, known, found)
@@ -143,7 +144,7 @@ def _missing(binding: ClusterTopologyBinding, known: SchedulerTopologies, refusa
 def _kept(binding: ClusterTopologyBinding, known: SchedulerTopologies, found: Mirror) -> _Judged:
     """A topology that is ours to make, and to make anew when the levels changed: a scheduler's are immutable."""
     reference, generation = found.metadata.name, found.metadata.generation
-    if found.metadata.controller_uid != binding.metadata.uid:
+    if found.metadata.controller != TOPOLOGY_BINDINGS.owner_key(binding.metadata):
         message = _stranger(binding, known, found.metadata)
         return _told(known, reference, Outcome.DRIFT, message, is_error=True, generation=generation)
     if found.metadata.is_leaving:
@@ -167,7 +168,7 @@ def _unknown(binding: ClusterTopologyBinding, known: Sequence[SchedulerTopologie
                 in_sync=False,
                 message=message,
             )
-            yield _Judged(status=status, outcome=Outcome.NOT_FOUND)
+            yield _Judged(status=status, outcome=Outcome.UNKNOWN_SCHEDULER)
 
 
 def _told(
@@ -266,7 +267,7 @@ def _verdict(judged: Sequence[_Judged]) -> Verdict | None:
         return None
     wrong = [one for one in judged if one.outcome is not Outcome.IN_SYNC]
     message = "; ".join(f"{one.status.scheduler_name}: {one.status.message}" for one in wrong)
-    if any(one.outcome is Outcome.NOT_FOUND for one in wrong):
+    if any(one.outcome is Outcome.UNKNOWN_SCHEDULER for one in wrong):
         return Verdict(status=ConditionStatus.UNKNOWN, reason=Reason.TOPOLOGY_NOT_FOUND, message=message)
     if wrong:
         return yes(Reason.DRIFT, message)

@@ -11,7 +11,7 @@ import msgspec
 
 from grove.api.durations import parse_duration
 from grove.api.meta import Condition, find_condition, is_condition_true
-from grove.api.pod import pod_finished_at, pod_started_at
+from grove.api.pod import first_started_at, pod_finished_at
 from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetStatus, ReplicaRestarts, SetPhase, WorkloadType
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.times import ceil_second
@@ -43,29 +43,27 @@ class ReplicaRun(msgspec.Struct, frozen=True, kw_only=True):
     has_ended: bool = False
     # Every clique says so in its status too.
     is_done: bool = False
-    # Every clique has its minimum of pods that started.
-    is_running: bool = False
+    # When the first of its containers started, as far as pods still tell.
     started_at: datetime | None = None
     finished_at: datetime | None = None
     # How often it was recreated so far.
     lives: int = 0
 
 
-def run_of(replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, due: str) -> ReplicaRun:
-    """What is left of an attempt that is torn down tells nothing about the next one."""
+def run_of(
+    replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, due: str, now: datetime
+) -> ReplicaRun:
+    """Return how far a replica is. What is left of an earlier attempt says only when the set was first started."""
     cliques = tuple(blueprint.cliques)
     present = [replica.cliques[c.name] for c in cliques if recreations.is_present(replica, c)]
     is_whole = len(present) == len(cliques)
-    starts = [_started_at(view) for view in present]
-    is_running = is_whole and all(start is not None for start in starts)
     ends = [_finished_at(view) for view in present]
     return ReplicaRun(
         index=replica.index,
         due=due,
         has_ended=is_whole and all(view.is_done or _has_succeeded(view) for view in present),
         is_done=is_whole and all(_has_succeeded(view) for view in present),
-        is_running=is_running,
-        started_at=max((start for start in starts if start), default=None) if is_running else None,
+        started_at=earliest(*(_started_at(view, now) for view in replica.cliques.values())),
         finished_at=max((end for end in ends if end), default=None),
         lives=lives_so_far(replica, blueprint),
     )
@@ -75,15 +73,15 @@ def _has_succeeded(view: CliqueView) -> bool:
     return is_condition_true(view.clique.status.conditions, ConditionType.SUCCEEDED)
 
 
-def _started_at(view: CliqueView) -> datetime | None:
-    """When the clique had its minimum of started pods; those that are done and gone had started before."""
-    found = sorted(filter(None, map(pod_started_at, (*view.active, *view.succeeded, *view.failed))))
-    unseen = len(view.done_indices) - len(view.succeeded)
-    if len(found) + max(0, unseen) < view.min_available:
-        return None
-    if not found:
-        return view.clique.metadata.creation_timestamp
-    return found[min(view.min_available, len(found)) - 1]
+def _started_at(view: CliqueView, now: datetime) -> datetime | None:
+    """When its first container started. A node's clock may be wrong: not before its pod was made, nor in the future."""
+    pods = (*view.active, *view.leaving, *view.succeeded, *view.failed)
+    starts = ((first_started_at(pod), pod.metadata.creation_timestamp) for pod in pods)
+    found = [max(min(start, now), created or start) for start, created in starts if start is not None]
+    if found or not view.done_indices:
+        return min(found, default=None)
+    # Pods ended well and are gone: they had started after their clique was made.
+    return view.clique.metadata.creation_timestamp
 
 
 def _finished_at(view: CliqueView) -> datetime | None:
@@ -169,12 +167,17 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     wake_at: datetime | None = None
 
 
+def phase_of(*, is_running: bool) -> SetPhase:
+    """Of both workload types, until a training set is finished. `is_running`: a pod that stays has phase Running."""
+    return SetPhase.RUNNING if is_running else SetPhase.PENDING
+
+
 def is_finished(pcs: PodCliqueSet) -> bool:
     return pcs.spec.workload_type == WorkloadType.TRAINING and pcs.status.phase in FINISHED
 
 
-def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime) -> Course:
-    """The set as a whole: succeeded, failed, or with some replicas to restart."""
+def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime, *, is_running: bool) -> Course:
+    """Judge the set as a whole: succeeded, failed, or with some replicas to restart."""
     status = pcs.status
     if is_finished(pcs):
         return Course(
@@ -188,7 +191,7 @@ def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime) -> Cours
     start_time = status.start_time or (ceil_second(min(starts)) if starts else None)
     deadline = deadline_of(pcs, start_time)
     course = Course(
-        phase=SetPhase.RUNNING if any(run.is_running for run in runs) else SetPhase.PENDING,
+        phase=phase_of(is_running=is_running),
         start_time=start_time,
         restart_count=status.restart_count or 0,
         replica_restarts=status.replica_restarts or (),
@@ -219,10 +222,9 @@ def _restarted(pcs: PodCliqueSet, course: Course, due: tuple[ReplicaRun, ...]) -
     count = course.restart_count + len(due)
     if count > budget:
         why = "; ".join(f"replica {run.index}: {run.due}" for run in due)
+        spent = _describe_budget(course.restart_count, budget, len(due))
         return msgspec.structs.replace(
-            course,
-            failed=Reason.MAX_RESTARTS_EXCEEDED,
-            message=f"it failed and all restarts are used ({course.restart_count} of {budget}): {why}",
+            course, failed=Reason.MAX_RESTARTS_EXCEEDED, message=f"it failed and {spent}: {why}"
         )
     counts = {entry.replica_index: entry.count for entry in course.replica_restarts}
     for run in due:
@@ -234,6 +236,14 @@ def _restarted(pcs: PodCliqueSet, course: Course, due: tuple[ReplicaRun, ...]) -
         replica_restarts=tuple(ReplicaRestarts(replica_index=i, count=n) for i, n in sorted(counts.items())),
         restarting=due,
     )
+
+
+def _describe_budget(used: int, budget: int, needed: int) -> str:
+    """Say why so many restarts are too many. The budget may have been lowered below what was used."""
+    left = budget - used
+    if left > 0:
+        return f"{needed} replicas need a restart at once, with {left} of {budget} restarts left"
+    return f"all restarts are used ({used} of {budget})"
 
 
 def deadline_of(pcs: PodCliqueSet, start_time: datetime | None) -> datetime | None:

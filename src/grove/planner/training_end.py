@@ -1,4 +1,7 @@
-"""A training set that failed for good: nothing is made any more, all pods go, and then its phase says so."""
+"""A training set that failed for good: nothing is made any more, what still runs or waits goes, then its phase says so.
+
+Pods that ended by themselves stay for their logs until the set is deleted.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -16,6 +19,8 @@ from grove.planner.set_status import course_write
 from grove.planner.snapshot import Snapshot
 from grove.planner.training import failure_of, is_finished
 
+NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+
 
 def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
     """None: it has not failed, or all that is left to do was done."""
@@ -24,7 +29,7 @@ def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
     if failure is None:
         return None
     pods = tuple(_pods(snapshot))
-    left = [pod for pod in pods if not pod.metadata.is_leaving]
+    left = [pod for pod in pods if pod.is_active]
     # A create that was under way may arrive after the end: its pod goes too.
     if is_finished(snapshot.pcs) and not left:
         return None
@@ -37,6 +42,7 @@ def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
             labels.default_labels(snapshot.context.name),
             (pod.metadata for pod in left),
             f"the set failed: {failure.message}",
+            field_selector=NOT_ENDED,
         )
         return Plan(chains=chain("failed", WHOLE_SET, tuple(deletes), rank=Rank.FIRST))
     if leaving:

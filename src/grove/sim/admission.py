@@ -6,12 +6,13 @@ from typing import TypeVar
 
 import msgspec
 
+from grove.admission.lookups import DEEPEST_OWNERS, owner_resource
 from grove.admission.review import DEFAULT_SETTINGS, Lookup, review
 from grove.api.admission import AdmissionAnswer, AdmissionControl, AdmissionRequest
 from grove.api.meta import HasMetadata, OwnerReference
 from grove.api.mirror import Mirror
 from grove.api.podcliqueset import PodCliqueSet
-from grove.api.resources import GROUPS, KAI_QUEUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, VOLCANO_QUEUES, Resource
+from grove.api.resources import KAI_QUEUES, TOPOLOGY_BINDINGS, VOLCANO_QUEUES, Resource
 from grove.api.topologybinding import ClusterTopologyBinding
 from grove.api.validation.settings import Settings
 from grove.backends.queues import QueueAsk
@@ -53,15 +54,17 @@ def _queue(store: Storage, ask: QueueAsk) -> Mirror | None:
 
 
 def _owner_set(store: Storage, namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
-    """The set itself, or the one above the group."""
-    if owner.kind == PODCLIQUESETS.kind:
-        pcs = _find(store, PODCLIQUESETS, namespace, owner.name)
-        return pcs if pcs is not None and pcs.metadata.uid == owner.uid else None
-    group = _find(store, GROUPS, namespace, owner.name) if owner.kind == GROUPS.kind else None
-    if group is None or group.metadata.uid != owner.uid:
-        return None
-    above = next((one for one in group.metadata.owner_references if one.kind == PODCLIQUESETS.kind), None)
-    return None if above is None else _owner_set(store, namespace, above)
+    """Return the set itself, or the one above the group."""
+    above: OwnerReference | None = owner
+    for _ in range(DEEPEST_OWNERS):
+        resource = None if above is None else owner_resource(above)
+        found = None if above is None or resource is None else _find(store, resource, namespace, above.name)
+        if found is None or above is None or found.metadata.uid != above.uid:
+            return None
+        if isinstance(found, PodCliqueSet):
+            return found
+        above = found.metadata.controller_reference
+    return None
 
 
 def _find(store: Storage, resource: Resource[T], namespace: str, name: str) -> T | None:

@@ -78,10 +78,15 @@ class _Tree:
         self._group_replicas: dict[tuple[str, str], _Node] = {}
         self._cliques: dict[str, _Node] = {}
         for name, group in before.groups.items():
+            if not group.spec.replicas:
+                # What is scaled to zero serves nothing, and its replica does not need it.
+                continue
             replica = self._replica(group.metadata.labels, wanted)
             self._groups[name] = _Node(replica, needs=group.spec.min_available, wanted=self._group_size(name))
             replica.needs += 1
         for name, clique in before.cliques.items():
+            if not clique.spec.replicas:
+                continue
             home = self._home(clique.metadata.labels, wanted)
             size = after.cliques[name].spec.replicas if name in after.cliques else 0
             self._cliques[name] = _Node(home, needs=clique.min_available, wanted=size)

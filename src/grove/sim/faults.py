@@ -83,6 +83,8 @@ class FaultyTransport:
         self.write_count = 0
         # Set at the crash; from then on no call returns, as for a program that no longer exists.
         self.crashed = asyncio.Event()
+        # Called just before a write reaches the server, and again when it is done and its answer is not there yet.
+        self.around_write: Callable[[], None] | None = None
         self._inner = inner
         self._clock = clock
         self._random = random
@@ -146,7 +148,7 @@ class FaultyTransport:
         self._thawed.pop(plural).set()
 
     def refuse(self, applies: Callable[[Request], bool], error: ApiError) -> Refusal:
-        """Answer the chosen requests with `error`, until the refusal is lifted."""
+        """Answer the chosen requests with `error`, until the refusal is lifted. `ConnectionLost`: with nothing."""
         refusal = Refusal(applies=applies, error=error)
         self._refusals.append(refusal)
         return refusal
@@ -161,13 +163,17 @@ class FaultyTransport:
     async def _pass_on(self, request: Request) -> Response:
         if not request.is_write:
             return await self._inner.send(request)
+        if self.around_write is not None:
+            self.around_write()
         self.write_count += 1
         number = self.write_count
         if number == self._crash_before:
             self.crash()
-            await self._hang_if_dead()
+        await self._hang_if_dead()
         response = await self._inner.send(request)
         self._remember(request, response)
+        if self.around_write is not None:
+            self.around_write()
         if number == self._crash_after:
             self.crash()
         return response
@@ -182,6 +188,8 @@ class FaultyTransport:
         """An answer that the server did not give; raises if there is none at all."""
         for refusal in self._refusals:
             if refusal.applies(request):
+                if isinstance(refusal.error, ConnectionLost):
+                    raise refusal.error
                 return error_response(refusal.error)
         if self._happens(self.plan.lost_request):
             raise ConnectionLost(f"{request.method} {request.path}: connection refused")

@@ -2,8 +2,9 @@
 
 They see only what the API shows. A decision takes a moment to arrive, so a rule that compares with what was asked for
 or what was placed allows what was true a few seconds before (`sight.py`). Those of gang termination, of updates
-and of training have files of their own (`termination_rules.py`, `rollout_rules.py`, `training_rules.py`). Rules about
-the operator's requests, rather than what came of them, are in `manners.py`.
+and of training have files of their own (`termination_rules.py`, `rollout_rules.py`, `turn_rules.py`,
+`training_rules.py`). They see only what belongs to a set, which is decided in `ownership_rules.py`. Rules about the
+operator's requests, rather than what came of them, are in `manners.py`.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ import msgspec
 
 from grove.api import labels
 from grove.api.controllerrevision import ControllerRevision
-from grove.api.meta import HasMetadata, JsonObject, Uid
+from grove.api.meta import HasMetadata, JsonObject, Uid, find_condition
 from grove.api.pod import Pod
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet
@@ -28,10 +29,12 @@ from grove.errors import Bug
 from grove.planner.views import pod_index
 from grove.sim.faults import Write
 from grove.sim.manners import breach_of_manners
+from grove.sim.ownership_rules import OwnershipRules
 from grove.sim.rollout_rules import RolloutRules, Tables
-from grove.sim.sight import Lately, Sight, Wishes
+from grove.sim.sight import Lately, Sight, Wishes, owner_uid
 from grove.sim.termination_rules import TerminationRules
 from grove.sim.training_rules import TrainingRules, is_training
+from grove.sim.turn_rules import TurnRules
 
 T = TypeVar("T", bound=HasMetadata)
 V = TypeVar("V", bound=msgspec.Struct)
@@ -58,6 +61,7 @@ class Invariants:
         # Those that ever were: somebody may take one away at any moment.
         self._services: set[tuple[str, str]] = set()
         self._groups: dict[Uid, PodCliqueScalingGroup] = {}
+        self._ownership = OwnershipRules()
         self._terminations = TerminationRules()
         self._gone: list[tuple[datetime, HasMetadata]] = []
         # The sets by name, and when those that are leaving or gone began to leave.
@@ -69,10 +73,13 @@ class Invariants:
         self._existing: Lately[int] = Lately(clock, self._sight)
         self._placed: Lately[int] = Lately(clock, self._sight)
         self._ungated: Lately[Uid] = Lately(clock, self._sight)
+        # Gangs that were ever scheduled, with the incarnation of their pods.
+        self._placed_lives: set[tuple[str, str, str]] = set()
         tables = Tables(
             pods=self._pods, cliques=self._cliques, groups=self._groups, sets=self._sets, gangs=self._gangs
         )  # fmt: skip
-        self._rollouts = RolloutRules(clock, self._sight, tables)
+        self._rollouts = RolloutRules(clock, self._sight, tables, self._is_scheduled)
+        self._turns = TurnRules(clock, self._sight, tables, self._rollouts)
         self._training = TrainingRules(clock, self._sight, tables)
         # Whoever knows that the server never refused a pod may say so: then only whole gangs begin.
         self.is_nothing_refused = False
@@ -80,6 +87,13 @@ class Invariants:
         self.checked_count = 0
 
     def check(self) -> None:
+        """Raise what was found so far. Call it at rest, while the operator runs: it reported every breach by then."""
+        for clique, reason in self._training.find_unreported_breaches():
+            self._report(clique, reason)
+        self.check_safety()
+
+    def check_safety(self) -> None:
+        """Raise what was found so far. Call it at any time."""
         if self.broken:
             raise InvariantBroken("\n".join(self.broken))
 
@@ -92,6 +106,8 @@ class Invariants:
 
     def observe(self, change: Change) -> None:
         """One write to the store: remember it, then ask every rule that it could break."""
+        if not self._ownership.note(change):
+            return
         if change.served.plural in ("podcliquesets", "podcliquescalinggroups"):
             self._observe_owner(change)
         match change.served.plural:
@@ -117,18 +133,26 @@ class Invariants:
         reason = breach_of_manners(write.request)
         if reason is not None:
             self.broken.append(f"{self._clock.now():%H:%M:%S.%f} {reason}")
+        for reason in self._ownership.judge(write):
+            self._complain(write.target.namespace, write.target.name, f"{write.target.resource}: {reason}")
         if write.status < 300 and write.target.verb == "delete":
             self._observe_delete(write)
+
+    def end_request(self) -> None:
+        """Note that the server has carried a request out, of the operator or of somebody else."""
+        self._ownership.end_request()
 
     # What happened
 
     def _observe_delete(self, write: Write) -> None:
         key = (write.target.namespace, write.target.name)
+        uid = Uid(msgspec.json.decode(write.request.body).get("preconditions", {}).get("uid", ""))
         if write.target.resource == "pods":
-            uid = msgspec.json.decode(write.request.body).get("preconditions", {}).get("uid", "")
-            self._complain(*key, self._rollouts.pod_deleted_rightly(key, Uid(uid)))
+            self._complain(*key, self._rollouts.pod_deleted_rightly(key, uid))
+            for reason in self._turns.pod_taken_rightly(uid):
+                self._complain(*key, reason)
         if write.target.resource == "controllerrevisions":
-            self._complain(*key, self._rollouts.revision_deleted_rightly(key))
+            self._complain(*key, self._rollouts.revision_deleted_rightly(key, uid))
 
     def _observe_owner(self, change: Change) -> None:
         uid = Uid(change.entry.obj["metadata"]["uid"])
@@ -148,9 +172,12 @@ class Invariants:
         if change.before is not None:
             before = _decode(change.before.obj, PodCliqueScalingGroup)
             self._ask_all(group, self._rollouts.group_rightly(before, group))
+            pcs = self._rollouts.set_of(group)
+            self._ask_all(group, self._turns.counts_rightly(pcs) if pcs is not None else ())
 
     def _observe_revision(self, change: Change, stored: ControllerRevision) -> None:
-        revision = read_revision(stored)
+        owner = stored.metadata.controller_reference
+        revision = None if owner is None else read_revision(stored, owner.name)
         if revision is not None:
             self._rollouts.note_revision(revision, is_gone=change.type == ChangeType.DELETED)
 
@@ -170,14 +197,14 @@ class Invariants:
             if change.before is not None:
                 before = _decode(change.before.obj, PodCliqueSet)
                 self._ask_all(pcs, self._rollouts.set_rightly(before, pcs))
+                self._ask_all(pcs, self._turns.set_rightly(before, pcs))
                 self._ask_all(pcs, self._training.set_rightly(before, pcs))
 
     def _observe_pod(self, change: Change, pod: Pod) -> None:
-        owner = pod.metadata.controller_uid
-        if owner is None:
-            return
+        owner = owner_uid(pod)
         siblings = self._pods.setdefault(owner, {})
         self._rollouts.note_pod(owner, pod, is_gone=change.type == ChangeType.DELETED)
+        self._turns.note_pod(owner, pod, is_gone=change.type == ChangeType.DELETED)
         if change.type == ChangeType.DELETED:
             siblings.pop(pod.metadata.uid, None)
             self._note_index(owner, pod_index(pod))
@@ -186,6 +213,7 @@ class Invariants:
         siblings[pod.metadata.uid] = pod
         before = _decode(change.before.obj, Pod) if change.before else None
         self._note_index(owner, pod_index(pod))
+        self._note_placement(pod)
         self._ungated.note(owner, pod.metadata.uid, not pod.is_behind_our_gate)
         if change.type == ChangeType.ADDED:
             self._ask(pod, self._never_more_pods_than_asked_for, self._never_two_pods_with_one_index)
@@ -193,13 +221,11 @@ class Invariants:
             self._ask(pod, self._created_for_a_set_that_stays, self._rollouts.pod_made_rightly)
             self._ask(pod, self._training.pod_made_rightly)
         if before is not None and before.is_behind_our_gate and not pod.is_behind_our_gate:
-            self._ask(pod, self._ungated_only_when_its_turn_came)
+            self._ask(pod, self._ungated_only_when_its_turn_came, self._starts_whole)
             if _foreign_gates(before) != _foreign_gates(pod):
                 self._report(pod, "another controller's gate went together with ours")
 
     def _observe_clique(self, change: Change, clique: PodClique) -> None:
-        if clique.metadata.controller_uid is None:
-            return
         uid, key = clique.metadata.uid, (clique.metadata.namespace, clique.metadata.name)
         self._rollouts.note_clique(clique, is_gone=change.type == ChangeType.DELETED)
         if change.type == ChangeType.DELETED:
@@ -212,6 +238,7 @@ class Invariants:
             return
         self._cliques[uid] = clique
         self._clique_uids[key] = uid
+        self._turns.note_clique(clique)
         self._asked.note(uid, clique.spec.replicas)
         if change.type == ChangeType.ADDED:
             self._ask(clique, self._nothing_new_in_a_marked_unit, self._created_for_a_set_that_stays)
@@ -219,13 +246,15 @@ class Invariants:
         before = _decode(change.before.obj, PodClique) if change.before else None
         if before is not None and before.status.was_available and not clique.status.was_available:
             self._report(clique, "wasAvailable went back to false")
+        if before is not None and before.status != clique.status:
+            self._ask(clique, self._is_told_at_zero_rightly)
         if before is not None:
             self._ask_all(clique, self._rollouts.clique_rightly(before, clique))
+            pcs = self._rollouts.set_of(clique)
+            self._ask_all(clique, self._turns.counts_rightly(pcs) if pcs is not None else ())
             self._ask_all(clique, self._training.clique_rightly(before, clique))
 
     def _observe_gang(self, change: Change, gang: PodGang) -> None:
-        if gang.metadata.controller_uid is None:
-            return
         key = (gang.metadata.namespace, gang.metadata.name)
         if change.type == ChangeType.DELETED:
             self._note_disturbance(*key)
@@ -240,11 +269,12 @@ class Invariants:
         before = _decode(change.before.obj, PodGang) if change.before else None
         self._note_references(before, gang)
         if before is None or before.spec != gang.spec:
-            self._ask(gang, self._never_references_more_pods_than_asked_for)
+            self._ask(gang, self._never_references_more_pods_than_asked_for, self._has_no_podgroup_without_pods)
         if before is not None:
             self._ask(gang, partial(self._never_lets_go_of_a_live_pod_for_a_new_one, before))
             self._ask(gang, partial(self._terminates_rightly, before), partial(self._recreates_wholly, before))
             self._ask_all(gang, self._rollouts.recreates_rightly(before, gang))
+            self._ask_all(gang, self._turns.replica_taken_rightly(before, gang))
             self._ask_all(gang, self._training.gang_rightly(before, gang))
 
     def _note_references(self, before: PodGang | None, after: PodGang | None) -> None:
@@ -266,15 +296,24 @@ class Invariants:
         # Of a training set, what ended well stays done when its pod is gone.
         owner = self._cliques.get(clique)
         is_done = owner is not None and index in owner.status.succeeded_indices
+        self._training.note_index(clique, index, holders, is_done=is_done)
         self._existing.note(clique, index, is_done or any(pod.is_succeeded or pod.is_active for pod in holders))
         is_placed = any(pod.is_succeeded or (pod.is_active and pod.is_scheduled) for pod in holders)
         self._placed.note(clique, index, is_done or is_placed)
 
+    def _note_placement(self, pod: Pod) -> None:
+        life = _life_of(pod)
+        if not pod.is_scheduled or life in self._placed_lives:
+            return
+        gang = self._gangs.get((pod.metadata.namespace, pod.metadata.labels.get(labels.PODGANG, "")))
+        if gang is not None and self._is_at_minimum(gang, self._placed):
+            self._placed_lives.add(life)
+
     # The rules
 
     def _never_more_pods_than_asked_for(self, pod: Pod) -> str | None:
-        owner = pod.metadata.controller_uid
-        if owner is None or owner not in self._cliques:
+        owner = owner_uid(pod)
+        if owner not in self._cliques:
             return None
         most = self._most_asked(owner)
         active = sum(other.is_active for other in self._pods[owner].values())
@@ -287,9 +326,43 @@ class Invariants:
                 return f"{len(group.pod_references)} references for {group.name}, {self._most_asked(clique)} asked for"
         return None
 
+    def _has_no_podgroup_without_pods(self, gang: PodGang) -> str | None:
+        """What is scaled to zero has no podgroup in its gang."""
+        if is_training(self._sets.get((gang.metadata.namespace, gang.metadata.labels.get(labels.PART_OF, "")))):
+            return None
+        for group in gang.spec.podgroups:
+            clique = self._clique_of(gang, group.name)
+            if clique is not None and self._most_asked(clique) == 0:
+                return f"has a podgroup for {group.name}, which is scaled to zero"
+        return None
+
+    def _is_told_at_zero_rightly(self, clique: PodClique) -> str | None:
+        """What is scaled to zero is never in breach. A status is written for the spec that was read."""
+        told = find_condition(clique.status.conditions, "MinAvailableBreached")
+        pcs = self._sets.get((clique.metadata.namespace, clique.metadata.labels.get(labels.PART_OF, "")))
+        if told is None or is_training(pcs) or clique.status.observed_generation != clique.metadata.generation:
+            return None
+        is_at_zero, is_said = clique.spec.replicas == 0, told.reason == "ScaledToZero"
+        if is_at_zero != is_said:
+            return f"asks for {clique.spec.replicas} pods, and its condition says {told.reason}"
+        return "is in breach, although it is scaled to zero" if is_at_zero and told.status != "False" else None
+
+    def _starts_whole(self, pod: Pod) -> str | None:
+        """A standalone clique that was scaled up from zero while others run starts when its minimum exists."""
+        clique = self._cliques.get(owner_uid(pod))
+        if clique is None or labels.GROUP in clique.metadata.labels:
+            return None
+        uid, told = clique.metadata.uid, find_condition(clique.status.conditions, "MinAvailableBreached")
+        is_new_start = told is not None and told.reason in ("ScaledToZero", "NeverAvailable")
+        if not is_new_start or self._ungated.has_other(uid, pod.metadata.uid):
+            return None
+        if self._existing.count(uid) < min(clique.min_available, self._least_asked(uid)):
+            return "ungated although its clique never had its minimum since it was scaled up"
+        return None
+
     def _waits_for_home(self, pod: Pod) -> bool:
         """Sent after the others of its scope, and not there yet: should they go elsewhere, it is made anew."""
-        owner = self._cliques.get(pod.metadata.controller_uid or Uid(""))
+        owner = self._cliques.get(owner_uid(pod))
         written = owner.spec.pod_spec.get("nodeSelector") or {} if owner is not None else {}
         return not pod.is_scheduled and bool(pod.spec.node_selector.keys() - written.keys())
 
@@ -319,7 +392,10 @@ class Invariants:
             cliques=(*self._cliques.values(), *self._gone_lately(PodClique)),
             groups=(*self._groups.values(), *self._gone_lately(PodCliqueScalingGroup)),
             now=self._clock.now(),
-            is_rolling=lambda unit: self._rollouts.rolling_group(gang.metadata.namespace, unit) is not None,
+            is_judged_elsewhere=lambda unit: (
+                self._rollouts.rolling_group(gang.metadata.namespace, unit) is not None
+                or self._rollouts.is_at_zero(gang.metadata.namespace, unit)
+            ),
         )
 
     def _gone_lately(self, kind: type[T]) -> list[T]:
@@ -341,8 +417,7 @@ class Invariants:
         return None
 
     def _never_two_pods_with_one_index(self, pod: Pod) -> str | None:
-        owner = pod.metadata.controller_uid
-        siblings = self._pods[owner].values() if owner else ()
+        siblings = self._pods[owner_uid(pod)].values()
         rivals = [
             other.metadata.name
             for other in siblings
@@ -360,7 +435,8 @@ class Invariants:
 
     def _ungated_only_when_its_turn_came(self, pod: Pod) -> str | None:
         base = self._undisturbed(pod.metadata.namespace, pod.metadata.labels.get(labels.BASE_PODGANG, ""))
-        if base is not None and not self._is_at_minimum(base, self._placed):
+        is_first = _life_of(pod) not in self._placed_lives
+        if is_first and base is not None and not self._is_at_minimum(base, self._placed):
             return f"ungated although base gang {base.metadata.name} is not scheduled"
         gang = self._undisturbed(pod.metadata.namespace, pod.metadata.labels.get(labels.PODGANG, ""))
         if gang is None or self._has_started(gang, pod):
@@ -390,7 +466,7 @@ class Invariants:
             is_of_life = clique.metadata.labels.get(labels.INCARNATION) == incarnation
             same_namespace = clique.metadata.namespace == gang.metadata.namespace
             # Without its owner it goes by itself: the garbage collector takes it.
-            is_staying = not clique.metadata.is_leaving and clique.metadata.controller_uid in self._owners
+            is_staying = not clique.metadata.is_leaving and owner_uid(clique) in self._owners
             if is_of_gang and is_of_life and same_namespace and is_staying:
                 return f"gang gone, but its clique {clique.metadata.name} is left"
         return None
@@ -414,11 +490,21 @@ class Invariants:
         is_disturbed = disturbed_at is not None and disturbed_at >= self._sight.since()
         return None if is_disturbed else self._gangs.get((namespace, gang_name))
 
+    def _is_scheduled(self, namespace: str, gang_name: str) -> bool:
+        gang = self._undisturbed(namespace, gang_name)
+        return gang is None or self._is_at_minimum(gang, self._placed)
+
     def _clique_of(self, gang: PodGang, name: str) -> Uid | None:
         return self._clique_uids.get((gang.metadata.namespace, name))
 
     def _is_at_minimum(self, gang: PodGang, fact: Lately[int]) -> bool:
-        return all(fact.count(self._clique_of(gang, g.name)) >= g.min_replicas for g in gang.spec.podgroups)
+        """Of every podgroup, but those of cliques that are scaled to zero, or were a moment ago."""
+        needed = [(self._clique_of(gang, g.name), g.min_replicas) for g in gang.spec.podgroups]
+        return all(
+            fact.count(uid) >= minimum
+            for uid, minimum in needed
+            if uid is None or uid not in self._cliques or self._least_asked(uid)
+        )
 
     def _is_whole(self, gang: PodGang) -> bool:
         cliques = [self._clique_of(gang, group.name) for group in gang.spec.podgroups]
@@ -449,6 +535,11 @@ class Invariants:
     def _complain(self, namespace: str, name: str, reason: str | None) -> None:
         if reason is not None:
             self.broken.append(f"{self._clock.now():%H:%M:%S.%f} {namespace}/{name}: {reason}")
+
+
+def _life_of(pod: Pod) -> tuple[str, str, str]:
+    found = pod.metadata.labels
+    return pod.metadata.namespace, found.get(labels.PODGANG, ""), found.get(labels.INCARNATION, "")
 
 
 def _foreign_gates(pod: Pod) -> list[str]:

@@ -22,7 +22,7 @@ def breach_of_manners(request: Request) -> str | None:
     """The first rule that a write of the operator breaks, in words."""
     target = target_of(request)
     body: JsonObject = msgspec.json.decode(request.body) if request.body else {}
-    for rule in (deletes_what_it_observed, deletes_in_bulk_by_set, leaves_scale_to_others):
+    for rule in (deletes_what_it_observed, deletes_in_bulk_by_set, leaves_scale_to_others, omits_what_is_empty):
         reason = rule(target, request, body)
         if reason is not None:
             return f"{target.verb} {target.resource} {target.object_name}: {reason}"
@@ -45,6 +45,19 @@ def deletes_in_bulk_by_set(target: Target, request: Request, _body: JsonObject) 
     selected = dict(term.split("=", 1) for term in request.query.get("labelSelector", "").split(",") if "=" in term)
     is_ours = selected.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE and labels.PART_OF in selected
     return None if target.namespace and is_ours else "deletes more than one set's objects"
+
+
+def omits_what_is_empty(_target: Target, _request: Request, body: JsonObject) -> str | None:
+    """Clients in Go ask whether an optional list or object of a status is nil."""
+    path = _find_empty(body.get("status", None), "status")
+    return f"writes an empty {path}, which should be absent" if path else None
+
+
+def _find_empty(value: object, path: str) -> str:
+    if value in ([], {}):
+        return path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return next((found for key, one in inner if (found := _find_empty(one, f"{path}.{key}"))), "")
 
 
 def leaves_scale_to_others(target: Target, _request: Request, body: JsonObject) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import JsonObject, NamespacedName
+from grove.api.meta import JsonObject, NamespacedName, ObjectMeta, OwnerKey
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     GROUPS,
@@ -87,6 +87,8 @@ class _Reading:
     def __init__(self, transport: Transport, sets: Sequence[NamespacedName]) -> None:
         self._transport = transport
         self._sets = tuple((one.namespace, one.name) for one in sets)
+        # The sets, and all that belongs to them and may own something itself.
+        self._owners: set[OwnerKey] = set()
         self.notes: list[str] = []
 
     async def namespace(self, name: str) -> JsonObject:
@@ -131,9 +133,14 @@ class _Reading:
                 raise
             return []
         selector = labels.selector(labels.default_labels(one.name))
-        objects = [pcs]
+        objects, owners = [pcs], {PODCLIQUESETS.owner_key(_metadata(pcs))}
         for resource in _CHILDREN:
-            objects += [child async for child in self._list(resource, one.namespace, selector)]
+            # Labels prove nothing: what another controls is no part of the set.
+            listed = [child async for child in self._list(resource, one.namespace, selector)]
+            children = [child for child in listed if _metadata(child).controller in owners]
+            objects += children
+            owners |= {resource.owner_key(_metadata(child)) for child in children}
+        self._owners |= owners
         return objects
 
     async def pods(self, namespaces: Sequence[str]) -> list[JsonObject]:
@@ -200,7 +207,12 @@ class _Reading:
         metadata = pod["metadata"]
         marks = metadata.get("labels") or {}
         is_ours = marks.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
-        return is_ours and (metadata.get("namespace"), marks.get(labels.PART_OF)) in self._sets
+        is_named = is_ours and (metadata.get("namespace"), marks.get(labels.PART_OF)) in self._sets
+        return is_named and _metadata(pod).controller in self._owners
+
+
+def _metadata(obj: JsonObject) -> ObjectMeta:
+    return msgspec.convert(obj["metadata"], ObjectMeta)
 
 
 def _without_managers(obj: JsonObject) -> JsonObject:

@@ -179,6 +179,8 @@ class Recorder(NoJournal):
         if tape is None or marks.get(labels.MANAGED_BY) != labels.MANAGED_BY_VALUE:
             return
         pod = msgspec.convert(change.entry.obj, Pod)
+        if pod.metadata.controller is None:
+            return
         at = self._clock.monotonic()
         story = tape.pods.get(pod.metadata.uid)
         if story is None:
@@ -297,14 +299,15 @@ def _structure(store: Storage, place: Place) -> Structure:
 
 
 def _objects(store: Storage, resource: Resource[T], place: Place) -> list[T]:
-    """What belongs to the set, by name."""
+    """What belongs to the set, by name. What has no controller only wears its labels, and takes room."""
     namespace, name = place
     wanted = labels.default_labels(name)
-    return [
+    found = [
         msgspec.convert(entry.obj, resource.view)
         for entry in store.table(BY_QUALIFIED[_qualified(resource)]).labelled(tuple(wanted.items()))
         if entry.namespace == namespace and wanted.items() <= entry.obj["metadata"]["labels"].items()
     ]
+    return [one for one in found if one.metadata.controller is not None]
 
 
 def _qualified(resource: Resource[Any]) -> str:

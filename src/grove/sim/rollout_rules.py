@@ -22,7 +22,7 @@ from grove.api.revision import Revision, RevisionTemplate, makes_same_pods
 from grove.api.scalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup
 from grove.clock import Clock
 from grove.planner.recreation import Recreation, read_record
-from grove.sim.sight import Lately, Sight, Wishes
+from grove.sim.sight import Lately, Sight, Wishes, owner_uid
 
 Progress = SetRollingUpdateProgress | GroupRollingUpdateProgress | CliqueRollingUpdateProgress | None
 Key = tuple[str, str]
@@ -41,11 +41,16 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True):
 class RolloutRules:
     """Remembers what was ready, asked for and gone a moment ago."""
 
-    def __init__(self, clock: Clock, sight: Sight, tables: Tables) -> None:
+    def __init__(
+        self, clock: Clock, sight: Sight, tables: Tables, is_gang_scheduled: Callable[[str, str], bool]
+    ) -> None:
         self._clock = clock
         self._sight = sight
         self._tables = tables
+        self._is_gang_scheduled = is_gang_scheduled
         self._revisions: dict[Uid, Revision] = {}
+        # All that ever could be read; of a damaged one nothing is lost.
+        self._readable: set[Uid] = set()
         self._ready: Lately[Uid] = Lately(clock, sight)
         self._ready_since: dict[Uid, datetime] = {}
         # Pods as they were last before they began to leave.
@@ -67,6 +72,7 @@ class RolloutRules:
 
     def note_revision(self, revision: Revision, *, is_gone: bool) -> None:
         uid = revision.object.metadata.uid
+        self._readable.add(uid)
         if is_gone:
             self._revisions.pop(uid, None)
         else:
@@ -108,15 +114,15 @@ class RolloutRules:
     def _make_up(self, owner: Uid, pod: Pod) -> None:
         """A pod became ready: with it what its clique or group owes may be made up for."""
         clique = self._tables.cliques.get(owner)
-        pcs = self._set_of(clique) if clique is not None else None
-        group = clique.metadata.controller_uid if clique is not None else None
+        pcs = self.set_of(clique) if clique is not None else None
+        group = owner_uid(clique) if clique is not None else None
         if clique is None or pcs is None or not (owner in self._owed_pods or group in self._owed_replicas):
             return
         if not any(self._runs(pcs, clique, hashes, pod) for hashes in self._newest(pcs)):
             return
         self._owed_pods.pop(owner, None)
         index = _group_index_of(clique.metadata.labels)
-        others = [c for c in self._members(_key(clique, labels.GROUP), index) if c is not clique]
+        others = [c for c in self.members(_key(clique, labels.GROUP), index) if c is not clique]
         is_whole = all(self._was_available_lately(c) for c in (clique, *others))
         if group is not None and is_whole:
             self._owed_replicas.pop(group, None)
@@ -136,7 +142,7 @@ class RolloutRules:
                 yield "is called breached while it is updated"
             if not before.status.was_available and clique.status.was_available:
                 yield "wasAvailable was written during an update"
-        pcs = self._set_of(clique)
+        pcs = self.set_of(clique)
         if pcs is None:
             return
         taken_before = was.ready_pods_selected_to_update if was else None
@@ -155,7 +161,7 @@ class RolloutRules:
         uid = clique.metadata.uid
         present = self._tables.pods.get(uid, {})
         chosen = next((pod for pod in present.values() if pod.metadata.name == current), None)
-        if chosen is not None and self._is_newest(pcs, clique, chosen):
+        if chosen is not None and self.is_newest(pcs, clique, chosen):
             yield f"takes pod {current}, which runs the newest template"
         taken = self._taken.setdefault(uid, {})
         # A pod that the update took itself is known to be down at once; of others the operator hears later.
@@ -173,7 +179,7 @@ class RolloutRules:
             self._owed_pods[uid] = chosen.metadata.uid
 
     def _clique_ends_rightly(self, pcs: PodCliqueSet, clique: PodClique) -> Iterator[str]:
-        if self._may_be_on_delete(pcs) or labels.GROUP in clique.metadata.labels:
+        if self.may_be_on_delete(pcs) or labels.GROUP in clique.metadata.labels:
             return
         old = [
             pod.metadata.name
@@ -188,7 +194,7 @@ class RolloutRules:
         own = clique.metadata.labels.get(labels.TEMPLATE_HASH)
         pods = self._tables.pods.get(clique.metadata.uid, {}).values()
         has_arrived = all(pod.metadata.labels.get(labels.TEMPLATE_HASH) == own for pod in pods if pod.is_active)
-        return has_arrived and turn_of(pcs) != _index_of(clique.metadata.labels)
+        return has_arrived and turn_of(pcs) != index_of(clique.metadata.labels)
 
     # The rules: a group
 
@@ -196,7 +202,7 @@ class RolloutRules:
         was, now = before.status.rolling_update_progress, group.status.rolling_update_progress
         if is_open(was) and is_open(now) and not _is_breached(before) and _is_breached(group):
             yield "is called breached while it is updated"
-        pcs = self._set_of(group)
+        pcs = self.set_of(group)
         taken_before = was.ready_replica_indices_selected_to_update if was else None
         taken = now.ready_replica_indices_selected_to_update if now else None
         is_new = taken is not None and (taken_before is None or taken_before.current != taken.current)
@@ -207,6 +213,9 @@ class RolloutRules:
 
     def _takes_a_replica_rightly(self, pcs: PodCliqueSet, group: PodCliqueScalingGroup, current: int) -> Iterator[str]:
         yield from self._in_its_turn(pcs, group.metadata.labels)
+        base = names.replica_name(pcs.metadata.name, index_of(group.metadata.labels))
+        if current >= group.spec.min_available and not self._is_gang_scheduled(group.metadata.namespace, base):
+            yield f"takes scaled replica {current} while base gang {base} is not scheduled"
         key = (group.metadata.namespace, group.metadata.name)
         wanted = self._counts.recent(group.metadata.uid)
         indices = range(max(wanted, default=0))
@@ -215,7 +224,7 @@ class RolloutRules:
         since = self._sight.since()
         if any(self._disturbed_at.get((key, str(j)), since) > since for j in indices if j not in (current, owed)):
             return
-        members = {j: self._members(key, j) for j in indices}
+        members = {j: self.members(key, j) for j in indices}
         available = [j for j in indices if members[j] and all(map(self._was_available_lately, members[j]))]
         if len(available) < group.spec.min_available:
             found = f"{len(available)} of at least {group.spec.min_available}"
@@ -226,7 +235,7 @@ class RolloutRules:
 
     def recreates_rightly(self, before: PodGang, gang: PodGang) -> Iterator[str]:
         """Every replica of a rolling group that is recorded for recreation is one that the update may replace."""
-        pcs = self._set_above(gang)
+        pcs = self.set_above(gang)
         known = {(one.key, one.incarnation) for one in read_record(before).open}
         for one in read_record(gang).open:
             group = self.rolling_group(gang.metadata.namespace, one)
@@ -234,18 +243,30 @@ class RolloutRules:
                 continue
             yield from self._in_its_turn(pcs, gang.metadata.labels)
             key = (group.metadata.namespace, group.metadata.name)
-            members = self._members(key, one.index)
+            members = self.members(key, one.index)
             is_newest = all(self._runs_wholly(pcs, c, hashes) for c in members for hashes in self._newest(pcs))
             if len(members) == len(group.spec.clique_names) and is_newest:
                 yield f"replaces {one.key}, which runs the newest templates"
             taken = group.status.rolling_update_progress
             selected = taken.ready_replica_indices_selected_to_update if taken else None
             is_selected = selected is not None and selected.current == one.index
-            if members and all(map(self._is_long_available, members)) and not is_selected:
+            if members and all(map(self.is_long_available, members)) and not is_selected:
                 yield f"replaces {one.key}, which is available, without having selected it"
 
     def rolling_group(self, namespace: str, unit: Recreation) -> PodCliqueScalingGroup | None:
-        """The group of this unit, if its update is under way: then the unit goes because of that."""
+        """The group of this unit, if its update is under way: then the unit goes because of that.
+
+        Unless the group was scaled to zero: then it goes in any case.
+        """
+        return None if self.is_at_zero(namespace, unit) else self._rolling_group(namespace, unit)
+
+    def is_at_zero(self, namespace: str, unit: Recreation) -> bool:
+        """Its group asks for no replicas, or did a moment ago."""
+        groups = (*self._tables.groups.values(), *(group for _, group in self._gone_groups))
+        mine = (g for g in groups if (g.metadata.namespace, g.metadata.name) == (namespace, unit.group))
+        return any(0 in self._counts.recent(group.metadata.uid) for group in mine)
+
+    def _rolling_group(self, namespace: str, unit: Recreation) -> PodCliqueScalingGroup | None:
         since = self._sight.since()
         self._gone_groups = [(at, group) for at, group in self._gone_groups if at >= since]
         for group in (*self._tables.groups.values(), *(group for _, group in self._gone_groups)):
@@ -258,7 +279,8 @@ class RolloutRules:
 
     def set_rightly(self, before: PodCliqueSet, pcs: PodCliqueSet) -> Iterator[str]:
         """Judged only when the operator had seen the spec as it is: else it speaks of an older wish."""
-        is_seen = pcs.status.observed_generation == pcs.metadata.generation
+        told = self._revision(pcs, pcs.status.current_generation_hash or "")
+        is_seen = told is not None and makes_same_pods(pcs.spec.template, told)
         is_rolling = pcs.spec.update_strategy is None or pcs.spec.update_strategy.type != UpdateType.ON_DELETE
         if not is_seen or not is_rolling or pcs.metadata.is_leaving or before.status == pcs.status:
             return
@@ -280,8 +302,8 @@ class RolloutRules:
         if revision is None:
             return
         for clique in self._tables.cliques.values():
-            index = _index_of(clique.metadata.labels)
-            if clique.metadata.is_leaving or self._set_of(clique) is not pcs:
+            index = index_of(clique.metadata.labels)
+            if clique.metadata.is_leaving or self.set_of(clique) is not pcs:
                 continue
             if index >= wanted or not is_asked(index) or self._is_unwanted(clique):
                 continue
@@ -297,17 +319,17 @@ class RolloutRules:
             return True
         if labels.GROUP not in found:
             return False
-        return _group_index_of(found) >= min(self._counts.recent(clique.metadata.controller_uid or Uid("")), default=0)
+        return _group_index_of(found) >= min(self._counts.recent(owner_uid(clique)), default=0)
 
     # The rules: pods and revisions
 
     def pod_made_rightly(self, pod: Pod) -> str | None:
         """In a replica whose turn has not come, a new pod gets the revision that its replica runs."""
-        clique = self._tables.cliques.get(pod.metadata.controller_uid or Uid(""))
-        pcs = self._set_of(clique) if clique is not None else None
-        if clique is None or pcs is None or self._may_be_on_delete(pcs):
+        clique = self._tables.cliques.get(owner_uid(pod))
+        pcs = self.set_of(clique) if clique is not None else None
+        if clique is None or pcs is None or self.may_be_on_delete(pcs):
             return None
-        index = _index_of(pod.metadata.labels)
+        index = index_of(pod.metadata.labels)
         base = self._tables.gangs.get((pod.metadata.namespace, names.replica_name(pcs.metadata.name, index)))
         told = base.metadata.labels.get(labels.GENERATION_HASH, "") if base else ""
         running = self._revision(pcs, told)
@@ -316,15 +338,19 @@ class RolloutRules:
         return f"made from template {_hash(pod)}, but its replica runs revision {told} and it is not its turn"
 
     def pod_deleted_rightly(self, name: Key, uid: Uid) -> str | None:
-        """A pod that is ready, wanted and named by its gang is deleted alone only when the update selected it."""
+        """A pod that is ready, wanted and named by its gang is deleted alone only when the update selected it.
+
+        Or with all of its unit, one by one: where something of others carries the same labels.
+        """
         pod = self._alive.get(uid)
         since = self._ready_since.get(uid)
         if pod is None or not pod.is_ready or since is None or since >= self._sight.since():
             return None
-        clique = self._tables.cliques.get(pod.metadata.controller_uid or Uid(""))
+        clique = self._tables.cliques.get(owner_uid(pod))
         gang = self._tables.gangs.get((name[0], pod.metadata.labels.get(labels.PODGANG, "")))
         referenced = [r.name for group in gang.spec.podgroups for r in group.pod_references] if gang else []
-        if clique is None or pod.metadata.name not in referenced or self._set_of(clique) is None:
+        pcs = self.set_of(clique) if clique is not None else None
+        if clique is None or pcs is None or pod.metadata.name not in referenced or self._is_torn_down(pcs, pod):
             return None
         others = sum(one.is_active for one in self._tables.pods.get(clique.metadata.uid, {}).values())
         is_surplus = others >= min(self._counts.recent(clique.metadata.uid), default=0)
@@ -332,31 +358,59 @@ class RolloutRules:
             return None
         return "deletes a ready pod that is wanted, that its gang names and that no update selected"
 
-    def revision_deleted_rightly(self, name: Key) -> str | None:
+    def _is_torn_down(self, pcs: PodCliqueSet, pod: Pod) -> bool:
+        """That all of its unit goes was recorded, for good or to come back; or the whole set has failed."""
+        found = pod.metadata.labels
+        base = names.replica_name(pcs.metadata.name, index_of(found))
+        recorded = (
+            self._tables.gangs.get((pod.metadata.namespace, name)) for name in (found.get(labels.PODGANG, ""), base)
+        )
+        gangs = [gang for gang in recorded if gang is not None]
+        life = found.get(labels.INCARNATION, "")
+        is_old = any(not one.is_new(life) for gang in gangs for one in read_record(gang).open)
+        is_marked = any(labels.TEARDOWN in gang.metadata.annotations for gang in gangs)
+        return is_old or is_marked or is_condition_true(pcs.status.conditions, "Failed")
+
+    def revision_deleted_rightly(self, name: Key, uid: Uid) -> str | None:
         """A revision that some replica runs is never given up."""
+        if uid not in self._readable:
+            return None
         for gang in self._tables.gangs.values():
             told = gang.metadata.labels.get(labels.GENERATION_HASH)
             if told is None or labels.BASE_PODGANG in gang.metadata.labels or gang.metadata.is_leaving:
                 continue
-            pcs = self._set_above(gang)
+            pcs = self.set_above(gang)
             if pcs is not None and (gang.metadata.namespace, names.revision(pcs.metadata.name, told)) == name:
                 return f"given up, although replica {gang.metadata.name} runs it"
         return None
 
+    # What other rules ask
+
+    def alive(self, uid: Uid) -> Pod | None:
+        """A pod as it was last before it began to leave."""
+        return self._alive.get(uid)
+
+    def least_wanted(self, uid: Uid) -> int:
+        """The fewest units that a set, group or clique asks for, or did a moment ago."""
+        return min(self._counts.recent(uid), default=0)
+
+    def revisions_of(self, pcs: PodCliqueSet) -> list[Revision]:
+        return [r for r in self._revisions.values() if owner_uid(r.object) == pcs.metadata.uid]
+
     # What the rules ask
 
     def _in_its_turn(self, pcs: PodCliqueSet, found: Mapping[str, str]) -> Iterator[str]:
-        if turn_of(pcs) != _index_of(found):
+        if turn_of(pcs) != index_of(found):
             yield f"is updated, but it is the turn of replica {turn_of(pcs)}"
         if frozenset(self._strategies.recent(pcs.metadata.uid)) == {str(UpdateType.ON_DELETE)}:
             yield "is updated, although the set updates on delete only"
 
-    def _may_be_on_delete(self, pcs: PodCliqueSet) -> bool:
+    def may_be_on_delete(self, pcs: PodCliqueSet) -> bool:
         return str(UpdateType.ON_DELETE) in self._strategies.recent(pcs.metadata.uid)
 
     def _newest(self, pcs: PodCliqueSet) -> list[dict[str, str]]:
         """The hashes of what may be the newest to the operator: asked for, stored last, or told."""
-        mine = [r for r in self._revisions.values() if r.object.metadata.controller_uid == pcs.metadata.uid]
+        mine = self.revisions_of(pcs)
         told = pcs.status.current_generation_hash
         highest = max((r.number for r in mine), default=0)
         return [
@@ -367,25 +421,25 @@ class RolloutRules:
 
     def _revision(self, pcs: PodCliqueSet, generation_hash: str) -> RevisionTemplate | None:
         for revision in self._revisions.values():
-            is_mine = revision.object.metadata.controller_uid == pcs.metadata.uid
+            is_mine = owner_uid(revision.object) == pcs.metadata.uid
             if is_mine and revision.generation_hash == generation_hash:
                 return revision.template
         return None
 
-    def _set_of(self, obj: PodClique | PodCliqueScalingGroup) -> PodCliqueSet | None:
+    def set_of(self, obj: PodClique | PodCliqueScalingGroup) -> PodCliqueSet | None:
         """The set that it belongs to by uid, if that stays."""
-        owner = obj.metadata.controller_uid
-        group = self._tables.groups.get(owner) if owner is not None else None
-        top = group.metadata.controller_uid if group is not None else owner
+        owner = owner_uid(obj)
+        group = self._tables.groups.get(owner)
+        top = owner_uid(group) if group is not None else owner
         pcs = self._tables.sets.get(_key(obj, labels.PART_OF))
         return pcs if pcs is not None and pcs.metadata.uid == top and not pcs.metadata.is_leaving else None
 
-    def _set_above(self, gang: PodGang) -> PodCliqueSet | None:
+    def set_above(self, gang: PodGang) -> PodCliqueSet | None:
         pcs = self._tables.sets.get(_key(gang, labels.PART_OF))
-        is_mine = pcs is not None and pcs.metadata.uid == gang.metadata.controller_uid
+        is_mine = pcs is not None and pcs.metadata.uid == owner_uid(gang)
         return pcs if pcs is not None and is_mine and not pcs.metadata.is_leaving else None
 
-    def _members(self, group: Key, index: int) -> list[PodClique]:
+    def members(self, group: Key, index: int) -> list[PodClique]:
         return [
             clique
             for clique in self._tables.cliques.values()
@@ -400,7 +454,7 @@ class RolloutRules:
         found = (pod or clique).metadata.labels.get(labels.TEMPLATE_HASH)
         return wanted is None or found == wanted
 
-    def _is_newest(self, pcs: PodCliqueSet, clique: PodClique, pod: Pod) -> bool:
+    def is_newest(self, pcs: PodCliqueSet, clique: PodClique, pod: Pod) -> bool:
         """Whatever the operator may take for the newest, this pod runs it."""
         newest = self._newest(pcs)
         return bool(newest) and all(self._runs(pcs, clique, hashes, pod) for hashes in newest)
@@ -411,13 +465,13 @@ class RolloutRules:
         return self._runs(pcs, clique, hashes) and not is_old
 
     def _was_available_lately(self, clique: PodClique) -> bool:
-        return self._ready.count(clique.metadata.uid) >= clique.min_available
+        return self._ready.count(clique.metadata.uid) >= min(clique.min_available, clique.spec.replicas)
 
-    def _is_long_available(self, clique: PodClique) -> bool:
+    def is_long_available(self, clique: PodClique) -> bool:
         since = self._sight.since()
         pods = self._tables.pods.get(clique.metadata.uid, {})
         long_ready = sum(pod.is_ready and self._ready_since.get(uid, since) < since for uid, pod in pods.items())
-        return long_ready >= clique.min_available
+        return long_ready >= min(clique.min_available, clique.spec.replicas)
 
 
 def is_open(progress: Progress) -> bool:
@@ -435,7 +489,7 @@ def template_of(pcs: PodCliqueSet, clique: PodClique) -> str:
     group = found.get(labels.GROUP)
     for template in pcs.spec.template.cliques:
         name = (
-            names.standalone_clique(pcs.metadata.name, _index_of(found), template.name)
+            names.standalone_clique(pcs.metadata.name, index_of(found), template.name)
             if group is None
             else names.member_clique(group, _group_index_of(found), template.name)
         )
@@ -456,7 +510,7 @@ def _key(obj: HasMetadata, label: str) -> Key:
     return obj.metadata.namespace, obj.metadata.labels.get(label, "")
 
 
-def _index_of(found: Mapping[str, str]) -> int:
+def index_of(found: Mapping[str, str]) -> int:
     value = found.get(labels.SET_REPLICA_INDEX, "")
     return int(value) if value.isdecimal() else -1
 

@@ -24,7 +24,7 @@ from grove.cluster.kubelet.simulated import SimulatedKubelet
 from grove.cluster.resources import SERVED, Served
 from grove.cluster.scheduler import DEFAULT_NAMES, Scheduler
 from grove.cluster.server import ApiServer
-from grove.controller.app import Controller
+from grove.controller.app import Controller, run_through_restores
 from grove.errors import UserError
 from grove.kube.cache import Store
 from grove.kube.client import Client
@@ -191,16 +191,15 @@ class _Sandbox:
         kubelet = SimulatedKubelet(
             self.client(), clock, self._chance(), bound, ready_after=READY_AFTER, keeps=self._keeps
         )
-        operator = Controller(
-            Client(self.connect(), clock, WriteLimiter(clock)), clock, self._chance(), journal=self.recorder
-        )
+        client = Client(self.connect(), clock, WriteLimiter(clock))
+        operating = run_through_restores(lambda: Controller(client, clock, self._chance(), journal=self.recorder))
         placing = (
             Scheduler(self.client(), clock, self._chance(), served_names=self._served_names).run()
             if self._has_nodes
             else _EndlessRoom(self.client(), clock, self._chance()).run()
         )
         async with asyncio.TaskGroup() as tasks:
-            for part in (bound.run(), kubelet.run(), GarbageCollector(self.server).run(), placing, operator.run()):
+            for part in (bound.run(), kubelet.run(), GarbageCollector(self.server).run(), placing, operating):
                 tasks.create_task(part)
 
     # Loading

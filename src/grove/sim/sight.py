@@ -6,7 +6,7 @@ The rules that are judged by this are in `invariants.py`.
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-from grove.api.meta import Uid
+from grove.api.meta import HasMetadata, Uid
 from grove.clock import Clock
 
 M = TypeVar("M", Uid, int)
@@ -14,6 +14,16 @@ V = TypeVar("V")
 
 # Longer than any delay a fault plan draws between observing and acting, queueing included.
 MOMENT = timedelta(seconds=20)
+
+
+def owner_uid(obj: HasMetadata) -> Uid:
+    """Return the uid of the controller, "" without one.
+
+    The uid alone proves nothing. It is enough for the rules, because `invariants.py` shows them only objects whose
+    whole owner key is known.
+    """
+    owner = obj.metadata.controller
+    return Uid("") if owner is None else owner.uid
 
 
 class Sight:
@@ -48,29 +58,37 @@ class Lately(Generic[M]):
     def __init__(self, clock: Clock, sight: Sight) -> None:
         self._clock = clock
         self._sight = sight
-        # None: true now; else when it ended.
-        self._ended_at: dict[Uid, dict[M, datetime | None]] = {}
+        self._true: dict[Uid, dict[M, None]] = {}
+        # Those of which it is no longer true, and since when.
+        self._ended: dict[Uid, dict[M, datetime]] = {}
 
     def note(self, clique: Uid, member: M, is_true: bool) -> None:
-        members = self._ended_at.setdefault(clique, {})
+        now_true, ended = self._true.setdefault(clique, {}), self._ended.setdefault(clique, {})
         if is_true:
-            members[member] = None
-        elif member in members and members[member] is None:
-            members[member] = self._clock.now()
+            now_true[member] = None
+            ended.pop(member, None)
+        elif member in now_true:
+            del now_true[member]
+            ended[member] = self._clock.now()
 
     def count(self, clique: Uid | None) -> int:
-        return sum(self._is_recent(ended_at) for ended_at in self._ended_at.get(clique or Uid(""), {}).values())
+        uid = clique or Uid("")
+        return len(self._true.get(uid, ())) + len(self._just_ended(uid))
 
     def members(self, clique: Uid) -> list[M]:
-        ended = self._ended_at.get(clique, {})
-        return [member for member, ended_at in ended.items() if self._is_recent(ended_at)]
+        return [*self._true.get(clique, ()), *self._just_ended(clique)]
 
     def has_other(self, clique: Uid | None, member: M) -> bool:
-        ended = self._ended_at.get(clique or Uid(""), {})
-        return any(self._is_recent(ended_at) for other, ended_at in ended.items() if other != member)
+        uid = clique or Uid("")
+        is_true = any(other != member for other in self._true.get(uid, ()))
+        return is_true or any(other != member for other in self._just_ended(uid))
 
-    def _is_recent(self, ended_at: datetime | None) -> bool:
-        return ended_at is None or ended_at >= self._sight.since()
+    def _just_ended(self, clique: Uid) -> list[M]:
+        ended = self._ended.get(clique)
+        if not ended:
+            return []
+        since = self._sight.since()
+        return [member for member, ended_at in ended.items() if ended_at >= since]
 
 
 class Wishes(Generic[V]):

@@ -33,13 +33,17 @@ class TerminationRules:
         cliques: Iterable[PodClique],
         groups: Iterable[PodCliqueScalingGroup],
         now: datetime,
-        is_rolling: Callable[[Recreation], bool],
+        is_judged_elsewhere: Callable[[Recreation], bool],
     ) -> str | None:
-        """Every unit that is recorded for recreation had a breach that outlived its delay, or is being updated."""
+        """Every unit that is recorded for recreation had a breach that outlived its delay.
+
+        `is_judged_elsewhere`: its group is being updated (`rollout_rules.py`), or was scaled to zero.
+        """
         known = {(one.key, one.incarnation) for one in read_record(before).open}
-        # What an update may replace is judged in `rollout_rules.py`.
         fresh = [
-            one for one in read_record(gang).open if (one.key, one.incarnation) not in known and not is_rolling(one)
+            one
+            for one in read_record(gang).open
+            if (one.key, one.incarnation) not in known and not is_judged_elsewhere(one)
         ]
         if not fresh or pcs is None:
             return None
@@ -84,6 +88,11 @@ def _breaches(
     gang: PodGang,
 ) -> Iterator[tuple[Breach, datetime]]:
     """The breaches that may end this unit, and when each may."""
+    # A group that was deleted a moment ago may stand beside its successor of the same name: either may have been read.
+    own = [g for g in groups if g.metadata.name == unit.group]
+    if own and not any(_is_false(g.status.conditions) for g in own):
+        # While the condition of the group is True or Unknown, the set decides.
+        return
     for clique in cliques:
         is_standalone = labels.GROUP not in clique.metadata.labels
         may_end = _is_of_unit(clique, unit) if unit.group else is_standalone
@@ -97,6 +106,11 @@ def _breaches(
         delay = _delay(pcs, group.metadata.name, gang)
         if since is not None and delay is not None:
             yield (group.metadata.uid, since, gang.metadata.uid), since + delay
+
+
+def _is_false(conditions: tuple[Condition, ...]) -> bool:
+    condition = find_condition(conditions, "MinAvailableBreached")
+    return condition is None or condition.status == "False"
 
 
 def _true_since(conditions: tuple[Condition, ...]) -> datetime | None:

@@ -2,13 +2,13 @@
 last one is gone, what ended well does not run again, and after the end nothing does. Asked by `invariants.py`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from grove.api import labels, names
 from grove.api.durations import parse_duration
 from grove.api.meta import HasMetadata, Uid, find_condition
-from grove.api.pod import Pod
+from grove.api.pod import Pod, is_finishing
 from grove.api.podclique import PodClique
 from grove.api.podcliqueset import PodCliqueSet, SetPhase, WorkloadType
 from grove.api.podgang import PodGang
@@ -18,7 +18,7 @@ from grove.planner.rollout.clique_level import gone_at
 from grove.planner.training import FINISHED, restarts_of
 from grove.planner.views import pod_index
 from grove.sim.rollout_rules import Tables
-from grove.sim.sight import Sight
+from grove.sim.sight import Lately, Sight, owner_uid
 
 # Times on the wire are whole seconds.
 _ROUNDING = timedelta(seconds=1)
@@ -42,6 +42,8 @@ class TrainingRules:
         self._ended_at: dict[Uid, datetime] = {}
         # Cliques that went, and pods that were left without one: whoever did that had no attempt in mind.
         self._clique_gone_at: dict[Replica, datetime] = {}
+        # Indices that are ready, about to end well, or have.
+        self._available: Lately[int] = Lately(clock, sight)
         self._orphans: dict[Uid, Pod] = {}
 
     # What happened
@@ -61,7 +63,38 @@ class TrainingRules:
             if is_left or not pod.metadata.is_leaving:
                 self._orphans[pod.metadata.uid] = pod
 
+    def note_index(self, clique: Uid, index: int, holders: Iterable[Pod], *, is_done: bool) -> None:
+        """`holders`: the pods that carry the index. `is_done`: its clique's status says that it ended well."""
+        staying = (pod for pod in holders if not pod.metadata.is_leaving)
+        is_available = any(pod.is_ready or pod.is_succeeded or is_finishing(pod) for pod in staying)
+        self._available.note(clique, index, is_done or is_available)
+
     # The rules
+
+    def find_unreported_breaches(self) -> Iterator[tuple[PodClique, str]]:
+        """Yield the cliques below their minimum whose condition does not say so. Ask only at rest."""
+        for clique in self._tables.cliques.values():
+            reason = self._breached_rightly(clique)
+            if reason is not None:
+                yield clique, reason
+
+    def _breached_rightly(self, clique: PodClique) -> str | None:
+        """spec/gang-termination.md, "PodClique Level Detection": available before and below the minimum is a breach.
+
+        Of a training set pods that are about to end well, or did, count as available; those that start do not.
+        """
+        pcs = self._tables.sets.get(_replica_of(clique)[:2])
+        is_judged = pcs is not None and is_training(pcs) and not pcs.metadata.is_leaving
+        if not is_judged or clique.metadata.is_leaving or self._is_left(clique) or not clique.status.was_available:
+            return None
+        # An index whose success is recorded counts, also when its pod was deleted before that was written.
+        available = {*self._available.members(clique.metadata.uid), *clique.status.succeeded_indices}
+        count = len(available)
+        told = find_condition(clique.status.conditions, "MinAvailableBreached")
+        if count >= clique.min_available or (told is not None and told.status == "True"):
+            return None
+        words = f"{told.status}, {told.reason}: {told.message}" if told is not None else "nothing"
+        return f"{count} of at least {clique.min_available} pods are available, and its condition says {words}"
 
     def set_rightly(self, before: PodCliqueSet, pcs: PodCliqueSet) -> Iterator[str]:
         if not is_training(pcs):
@@ -118,7 +151,8 @@ class TrainingRules:
         if told is None or told.status != "True":
             yield "phase Failed without the condition that says why"
         for pod in self._pods_of(pcs.metadata.namespace, pcs.metadata.name):
-            if not pod.metadata.is_leaving or self._clock.now() < gone_at(pod):
+            is_leaving = pod.metadata.is_leaving and self._clock.now() < gone_at(pod)
+            if pod.is_active or is_leaving:
                 yield f"phase Failed, and pod {pod.metadata.name} is still there"
 
     def gang_rightly(self, before: PodGang, gang: PodGang) -> Iterator[str]:
@@ -151,8 +185,8 @@ class TrainingRules:
         return f"made although the set had {pcs.status.phase} at {ended_at:%H:%M:%S}"
 
     def pod_made_rightly(self, pod: Pod) -> str | None:
-        replica, owner = _replica_of(pod), pod.metadata.controller_uid
-        if not is_training(self._tables.sets.get(replica[:2])) or owner is None:
+        replica, owner = _replica_of(pod), owner_uid(pod)
+        if not is_training(self._tables.sets.get(replica[:2])):
             return None
         clique = self._tables.cliques.get(owner)
         if clique is not None and pod_index(pod) in clique.status.succeeded_indices:
@@ -169,6 +203,9 @@ class TrainingRules:
         lost = frozenset(before.status.succeeded_indices) - frozenset(clique.status.succeeded_indices)
         if lost:
             yield f"indices {sorted(lost)} had ended well, and that is forgotten"
+        reason = self._breached_rightly(clique) if before.status != clique.status else None
+        if reason is not None:
+            yield reason
 
     def _pods_of(self, namespace: str, name: str) -> Iterator[Pod]:
         """All pods of a set; not those that were left when somebody deleted their clique under them."""
@@ -184,7 +221,7 @@ class TrainingRules:
     def _is_left(self, clique: PodClique) -> bool:
         """Somebody deleted its group: the garbage collector is about to take it."""
         is_member = labels.GROUP in clique.metadata.labels
-        return is_member and clique.metadata.controller_uid not in self._tables.groups
+        return is_member and owner_uid(clique) not in self._tables.groups
 
 
 def _replica_of(obj: HasMetadata) -> Replica:

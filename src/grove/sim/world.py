@@ -30,7 +30,7 @@ from grove.cluster.nodes import Layout, Nodes
 from grove.cluster.resources import SERVED
 from grove.cluster.scheduler import Scheduler
 from grove.cluster.server import ApiServer
-from grove.controller.app import Controller
+from grove.controller.app import Controller, run_through_restores
 from grove.errors import Bug, UserError
 from grove.kube.client import Client
 from grove.kube.errors import ApiError, Status
@@ -56,8 +56,18 @@ class Operator(Protocol):
 OperatorFactory = Callable[[Client, Clock, Random], Operator]
 
 
+class _ThroughRestores:
+    """Implements `Operator`: a controller, and another one whenever the server was restored from a backup."""
+
+    def __init__(self, make: Callable[[], Controller]) -> None:
+        self._make = make
+
+    async def run(self) -> None:
+        await run_through_restores(self._make)
+
+
 def grove_operator(client: Client, clock: Clock, random: Random) -> Operator:
-    return Controller(client, clock, random)
+    return _ThroughRestores(lambda: Controller(client, clock, random))
 
 
 class NotSettled(Bug):
@@ -114,6 +124,7 @@ class World:
             self.server.store.subscribe(self.invariants.observe)
         self.server.store.subscribe(lambda *_: self._changed.set())
         self.server.observers.append(_check_no_bug)
+        self.server.observers.append(lambda *_: self.invariants.end_request())
         self.user = self._connect("user", CALM)
         self.client = Client(self.user, self.clock)
         self.nodes = Nodes(self.client, self.clock, self._layout)
@@ -174,8 +185,12 @@ class World:
         return self.timeline.writes_by(who)
 
     def check(self) -> None:
-        """Raises `InvariantBroken` if a safety rule did not hold at any moment so far."""
+        """Raise `InvariantBroken` if a safety rule did not hold at any moment so far. Call it at rest."""
         self.invariants.check()
+
+    def check_safety(self) -> None:
+        """Raise `InvariantBroken` if a safety rule did not hold so far, also while the operator is down or at work."""
+        self.invariants.check_safety()
 
     # Time
 

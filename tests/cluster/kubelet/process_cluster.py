@@ -5,7 +5,6 @@ Nobody sleeps for luck: a test waits until the API says what it wants to see, an
 
 import asyncio
 import os
-import selectors
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -31,6 +30,7 @@ from grove.cluster.store import Change
 from grove.kube.client import Client
 from grove.kube.errors import ApiError
 from grove.kube.transport import Request
+from tests.bent_time import BentLoop
 
 RESOURCES = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 # A safety net, far above what anything takes.
@@ -216,32 +216,20 @@ def run_processes(story: Callable[[ProcessCluster], Awaitable[None]], *, speed: 
         assert running.cancelled(), running.exception()
         await telling
 
-    with asyncio.Runner(loop_factory=lambda: _FastLoop(speed)) as runner:
+    with asyncio.Runner(loop_factory=lambda: BentLoop(speed=speed)) as runner:
         runner.run(main())
 
 
-class _FastLoop(asyncio.SelectorEventLoop):
-    """Real files, real processes; only the time that the program reads runs faster."""
-
-    def __init__(self, speed: float) -> None:
-        self.speed = speed
-        super().__init__(_FastSelector(speed))
-
-    def time(self) -> float:
-        return super().time() * self.speed
-
-
-class _FastSelector(selectors.EpollSelector):
-    def __init__(self, speed: float) -> None:
-        super().__init__()
-        self._speed = speed
-
-    def select(self, timeout: float | None = None) -> Any:
-        return super().select(None if timeout is None else timeout / self._speed)
-
-
 def speed_of_time() -> float:
-    return float(getattr(asyncio.get_running_loop(), "speed", 1.0))
+    loop = asyncio.get_running_loop()
+    return loop.speed if isinstance(loop, BentLoop) else 1.0
+
+
+def leap(seconds: float) -> None:
+    """Let this time have passed, of what `run_processes` runs."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, BentLoop)
+    loop.leap(seconds)
 
 
 def is_alive(pid: int) -> bool:

@@ -77,15 +77,15 @@ def test_what_a_container_leaves_behind_ends_with_it() -> None:
     run_processes(story)
 
 
-@pytest.mark.parametrize("program", [STAY, STUBBORN], ids=["ends when asked", "must be killed"])
-def test_when_the_cluster_stops_so_does_every_process_and_its_files_go(program: str) -> None:
+@pytest.mark.parametrize(("program", "speed"), [(STAY, 1), (STUBBORN, 20)], ids=["ends when asked", "must be killed"])
+def test_when_the_cluster_stops_so_does_every_process_and_its_files_go(program: str, speed: float) -> None:
     lines: list[str] = []
 
     async def story(cluster: ProcessCluster) -> None:
         await cluster.put("a", "python3", "-c", program)
         lines.extend(await cluster.lines("a"))
 
-    run_processes(story)
+    run_processes(story, speed=speed)
     pids, folder = family_of(lines[0])
     assert [is_alive(pid) for pid in pids] == [False] * 4
     assert not folder.exists()
@@ -112,7 +112,10 @@ def test_when_the_cluster_dies_so_does_every_process_and_its_files_go(number: si
         pids, folder = family_of(one.stdout.readline())
         assert [is_alive(pid) for pid in pids] == [True] * 4
         one.send_signal(number)
-        one.wait(60)
+        try:
+            one.wait(60)
+        finally:
+            one.kill()
     wait_until(lambda: not any(is_alive(pid) for pid in pids) and not folder.exists())
 
 
@@ -170,12 +173,14 @@ def holdings() -> dict[str, int]:
     for each in gc.get_objects():
         if isinstance(each, kinds):
             alive[type(each).__name__] += 1
-    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    folders = [path for child in children for path in _folder_of(int(child)).rglob("*")]
+    # Other tests may have started processes, too.
+    wardens = [pid for pid in map(int, _children_of(os.getpid())) if any("warden" in word for word in _command_of(pid))]
+    folders = [path for warden in wardens for path in _folder_of(warden).rglob("*")]
     return alive | {
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": threading.active_count(),
-        "processes": sum(len(_children_of(int(child))) for child in children),
+        "wardens": len(wardens),
+        "processes": sum(len(_children_of(warden)) for warden in wardens),
         "files": len(folders),
     }
 
@@ -186,4 +191,8 @@ def _children_of(pid: int) -> list[str]:
 
 def _folder_of(warden: int) -> Path:
     """The folder of all pods, which its warden is told as its last argument."""
-    return Path(Path(f"/proc/{warden}/cmdline").read_bytes().split(b"\0")[-2].decode())
+    return Path(_command_of(warden)[-1])
+
+
+def _command_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]

@@ -159,7 +159,6 @@ def test_what_lies_in_a_host_path_is_never_replaced_by_a_mount(tmp_path: Path) -
         ({"hostPath": {"path": "relative"}}, "volume v: hostPath relative: is not absolute"),
         ({"hostPath": {"path": "/no/such", "type": "Directory"}}, "volume v: hostPath /no/such: is not a folder"),
         ({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}, "this cluster issues no tokens"),
-        ({"downwardAPI": {"items": [{"path": "../x", "fieldRef": {"fieldPath": "metadata.name"}}]}}, "leads out"),
     ],
 )  # fmt: skip
 def test_a_volume_that_cannot_be_had_is_named_and_why(volume: JsonObject, words: str) -> None:

@@ -5,7 +5,6 @@ No kubelet: `nodes.py` beside this file makes nodes and runs pods. Building the 
 """
 
 import base64
-import ctypes
 import os
 import signal
 import socket
@@ -29,11 +28,15 @@ from grove.cluster.http.certificates import make_certificates
 from grove.kube.config import Access, find_access
 from tests.e2e.served import Kubectl
 from tests.kube.controlplane.build import build, chosen_version
+from tests.processes import die_with_parent
 
 # A safety net, far above what anything takes: several planes may start at once on a machine of two processors.
 READY_SECONDS = 240.0
 STOP_SECONDS = 30.0
 ADMIN_TOKEN = "admin-of-the-tests"
+# The controller manager is a user of its own, and each of its controllers too: webhooks tell them apart.
+MANAGER_TOKEN = "manager-of-the-tests"
+MANAGER = "system:kube-controller-manager"
 # Every write with its user, and nothing of its content.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -44,7 +47,6 @@ AUDIT_POLICY = {
 LOOPBACK = "127.0.0.1"
 # Below those that a system hands out by itself: nobody else gets one of them by chance.
 _PORTS = range(20_000, 30_000)
-_DIE_WITH_PARENT = 1
 
 
 class Gangs(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,8 +178,11 @@ class Plane:
             "ca.crt": self._certificates.ca,
             "server.crt": self._certificates.certificate,
             "server.key": self._certificates.key,
-            "tokens.csv": f"{ADMIN_TOKEN},admin,admin,system:masters\n".encode(),
+            "tokens.csv": (
+                f"{ADMIN_TOKEN},admin,admin,system:masters\n{MANAGER_TOKEN},{MANAGER},manager,system:masters\n"
+            ).encode(),
             "admin.kubeconfig": _kubeconfig(self.url, self.ca, ADMIN_TOKEN).encode(),
+            "manager.kubeconfig": _kubeconfig(self.url, self.ca, MANAGER_TOKEN).encode(),
             "audit-policy.yaml": yaml.safe_dump(AUDIT_POLICY).encode(),
             "scheduler.yaml": yaml.safe_dump(self._scheduler_configuration()).encode(),
         }
@@ -239,9 +244,9 @@ class Plane:
 
     def _manager_flags(self) -> list[str]:
         return [
-            f"--kubeconfig={self.kubeconfig}",
+            f"--kubeconfig={self.folder / 'manager.kubeconfig'}",
             "--leader-elect=false",
-            "--use-service-account-credentials=false",
+            "--use-service-account-credentials=true",
             f"--service-account-private-key-file={self.folder / 'sa.key'}",
             "--kube-api-qps=200",
             "--kube-api-burst=400",
@@ -273,12 +278,6 @@ def start_process(
     command: list[str], log: BinaryIO, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     """A process that ends with us, whatever ends us."""
-    library = ctypes.CDLL(None)
-
-    def die_with_parent() -> None:
-        # Also when the tests themselves are killed.
-        library.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

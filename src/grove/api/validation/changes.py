@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from grove.api.fielderrors import FieldError, forbidden, invalid
+from grove.api.fielderrors import FieldError, forbidden, invalid, listed
 from grove.api.meta import to_wire
 from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate, StartupType
 from grove.api.validation.mnnvl import mnnvl_change_errors
@@ -33,8 +33,8 @@ def _structure_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldErro
     yield from _same_names(f"{at}.cliques", "cliques", names_before, names_after)
     is_reordered = names_before != names_after and sorted(names_before) == sorted(names_after)
     if is_reordered and old.clique_startup_type in _ORDERED:
-        detail = f"the order of cliques is fixed with this start-up type: write {', '.join(names_before)}"
-        yield invalid(f"{at}.cliques", ", ".join(names_after), detail)
+        detail = f"the order of cliques is fixed with this start-up type: write {listed(names_before)}"
+        yield invalid(f"{at}.cliques", listed(names_after), detail)
     groups_before = [g.name for g in old.pod_clique_scaling_groups]
     groups_after = [g.name for g in new.pod_clique_scaling_groups]
     yield from _same_names(f"{at}.podCliqueScalingGroups", "groups", groups_before, groups_after)
@@ -42,7 +42,7 @@ def _structure_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldErro
 
 def _same_names(at: str, what: str, old: list[str], new: list[str]) -> Iterator[FieldError]:
     if sorted(old) != sorted(new):
-        detail = f"{what} are never added, removed or renamed (here: {', '.join(old) or 'none'}): make a new set"
+        detail = f"{what} are never added, removed or renamed (here: {listed(old) or 'none'}): make a new set"
         yield forbidden(at, detail)
 
 
@@ -52,7 +52,7 @@ def _clique_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
         if clique.name not in before:
             continue
         then, at = before[clique.name], f"spec.template.cliques[{i}]"
-        yield from _fixed(f"{at}.spec.roleName", then.spec.role_name, clique.spec.role_name)
+        yield from _fixed(f"{at}.spec.roleName", then.role_name, clique.role_name)
         yield from _fixed(f"{at}.spec.minAvailable", then.spec.min_available, clique.spec.min_available)
         yield from _fixed(f"{at}.spec.startsAfter", then.spec.starts_after, clique.spec.starts_after)
         scheduler_then = then.spec.pod_spec.get("schedulerName") or ""

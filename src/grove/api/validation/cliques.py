@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from grove.api.fielderrors import FieldError, duplicate, invalid, required, type_invalid
+from grove.api.fielderrors import FieldError, duplicate, invalid, required, shortened, type_invalid
 from grove.api.meta import JsonObject
 from grove.api.podclique import PodCliqueSpec
 from grove.api.podcliqueset import CliqueTemplate, SetTemplate
@@ -22,14 +22,14 @@ def clique_errors(template: SetTemplate, settings: Settings) -> Iterator[FieldEr
 
 
 def count_errors(spec: PodCliqueSpec, at: str) -> Iterator[FieldError]:
-    """How many pods, and how many of them it takes."""
-    if spec.replicas <= 0:
-        yield invalid(f"{at}.replicas", spec.replicas, "must be greater than 0")
+    """How many pods, and how many of them it takes. Without pods it is scaled to zero."""
+    if spec.replicas < 0:
+        yield invalid(f"{at}.replicas", spec.replicas, "must be at least 0")
     if spec.min_available is None:
         yield required(f"{at}.minAvailable", "say how many of the pods it takes")
     elif spec.min_available <= 0:
         yield invalid(f"{at}.minAvailable", spec.min_available, "must be greater than 0")
-    elif spec.min_available > spec.replicas:
+    elif spec.min_available > spec.replicas > 0:
         yield invalid(f"{at}.minAvailable", spec.min_available, f"must not be greater than replicas ({spec.replicas})")
 
 
@@ -90,16 +90,17 @@ def _list_errors(value: object, at: str) -> Iterator[FieldError]:
 
 
 def _env_errors(env: list[Any], at: str) -> Iterator[FieldError]:
-    names = [variable.get("name") if isinstance(variable, dict) else None for variable in env]
-    for i, name in enumerate(names):
-        if not isinstance(env[i], dict):
+    first: dict[str, int] = {}
+    for i, variable in enumerate(env):
+        if not isinstance(variable, dict):
             continue
+        name = variable.get("name")
         if not isinstance(name, str):
             yield required(f"{at}[{i}].name", "name the variable")
         elif complaint := env_name_complaint(name):
             yield invalid(f"{at}[{i}].name", name, complaint)
-        elif name in names[:i]:
-            yield duplicate(f"{at}[{i}].name", name, f"the same stands at [{names.index(name)}]: remove one")
+        elif first.setdefault(name, i) != i:
+            yield duplicate(f"{at}[{i}].name", name, f"the same stands at [{first[name]}]: remove one")
 
 
 def _scheduler_errors(template: SetTemplate, settings: Settings) -> Iterator[FieldError]:
@@ -108,7 +109,8 @@ def _scheduler_errors(template: SetTemplate, settings: Settings) -> Iterator[Fie
     for i, name in enumerate(names):
         at = f"{_CLIQUES}[{i}].spec.podSpec.schedulerName"
         if name != names[0]:
-            yield invalid(at, name, f'all cliques of a set need one scheduler: write "{names[0]}" as the first does')
+            first = shortened(names[0])
+            yield invalid(at, name, f'all cliques of a set need one scheduler: write "{first}" as the first does')
         elif name not in settings.schedulers:
             yield invalid(at, name, f"is not enabled: write one of {', '.join(settings.schedulers)}")
 

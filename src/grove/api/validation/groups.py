@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from grove.api.fielderrors import FieldError, duplicate, invalid, required
+from grove.api.fielderrors import FieldError, duplicate, invalid, required, shortened
 from grove.api.podcliqueset import GroupConfig, SetTemplate
 from grove.api.validation.syntax import annotation_errors
 
@@ -16,14 +16,15 @@ def group_errors(template: SetTemplate) -> Iterator[FieldError]:
         yield from _count_errors(group, at)
     yield from _membership_errors(template)
     yield from _member_autoscaling_errors(template)
+    yield from _member_count_errors(template)
 
 
 def _count_errors(group: GroupConfig, at: str) -> Iterator[FieldError]:
-    if group.replicas <= 0:
-        yield invalid(f"{at}.replicas", group.replicas, "must be greater than 0")
+    if group.replicas < 0:
+        yield invalid(f"{at}.replicas", group.replicas, "must be at least 0")
     if group.min_available <= 0:
         yield invalid(f"{at}.minAvailable", group.min_available, "must be greater than 0")
-    elif group.min_available > group.replicas:
+    elif group.min_available > group.replicas > 0:
         detail = f"must not be greater than replicas ({group.replicas})"
         yield invalid(f"{at}.minAvailable", group.min_available, detail)
     config = group.scale_config
@@ -33,7 +34,7 @@ def _count_errors(group: GroupConfig, at: str) -> Iterator[FieldError]:
 
 
 def _membership_errors(template: SetTemplate) -> Iterator[FieldError]:
-    cliques = [clique.name for clique in template.cliques]
+    cliques = frozenset(clique.name for clique in template.cliques)
     owners: dict[str, str] = {}
     for i, group in enumerate(template.pod_clique_scaling_groups):
         if not group.clique_names:
@@ -43,14 +44,29 @@ def _membership_errors(template: SetTemplate) -> Iterator[FieldError]:
             if name not in cliques:
                 yield invalid(at, name, "is not a clique of this set: define it in spec.template.cliques")
             elif name in owners:
-                yield duplicate(at, name, f'belongs to group "{owners[name]}" already: remove it from one of them')
+                owner = shortened(owners[name])
+                yield duplicate(at, name, f'belongs to group "{owner}" already: remove it from one of them')
             owners.setdefault(name, group.name)
 
 
+def _member_count_errors(template: SetTemplate) -> Iterator[FieldError]:
+    """A group is scaled to zero as a whole, never a member of it alone."""
+    owners = _owners(template)
+    for i, clique in enumerate(template.cliques):
+        if clique.spec.replicas == 0 and clique.name in owners:
+            at = f"spec.template.cliques[{i}].spec.replicas"
+            detail = f'must be greater than 0 in a member of group "{shortened(owners[clique.name])}": scale the group'
+            yield invalid(at, clique.spec.replicas, detail)
+
+
+def _owners(template: SetTemplate) -> dict[str, str]:
+    return {name: group.name for group in template.pod_clique_scaling_groups for name in group.clique_names}
+
+
 def _member_autoscaling_errors(template: SetTemplate) -> Iterator[FieldError]:
-    owners = {name: group.name for group in template.pod_clique_scaling_groups for name in group.clique_names}
+    owners = _owners(template)
     for i, clique in enumerate(template.cliques):
         if clique.spec.auto_scaling_config is not None and clique.name in owners:
             at = f"spec.template.cliques[{i}].spec.autoScalingConfig"
-            detail = f'scales with its group "{owners[clique.name]}": use scaleConfig there'
+            detail = f'scales with its group "{shortened(owners[clique.name])}": use scaleConfig there'
             yield invalid(at, clique.name, detail)

@@ -1,9 +1,10 @@
-"""The rules of a PodClique edited or scaled directly: never below its minimum."""
+"""The rules of a PodClique edited or scaled directly: zero, or at least its minimum."""
 
 from collections.abc import Iterator
 
 from grove.api.fielderrors import FieldError, invalid
 from grove.api.podclique import PodClique
+from grove.api.resources import GROUPS
 from grove.api.validation.cliques import pod_shape_errors
 from grove.api.validation.size import count_errors
 
@@ -18,5 +19,13 @@ def podclique_errors(clique: PodClique) -> Iterator[FieldError]:
         return
     if minimum <= 0:
         yield invalid("spec.minAvailable", minimum, "must be greater than 0")
-    elif 0 <= replicas < minimum:
-        yield invalid("spec.replicas", replicas, f"must be at least minAvailable ({minimum}): scale the set instead")
+    elif 0 < replicas < minimum:
+        yield invalid("spec.replicas", replicas, f"must be 0, or at least minAvailable ({minimum})")
+    elif replicas == 0 and (group := _group_of(clique)) is not None:
+        detail = f'must be at least minAvailable ({minimum}) in a member of group "{group}": scale the group'
+        yield invalid("spec.replicas", replicas, detail)
+
+
+def _group_of(clique: PodClique) -> str | None:
+    owner = clique.metadata.controller_reference
+    return owner.name if owner is not None and owner.kind == GROUPS.kind else None

@@ -1,10 +1,11 @@
 """The rules of a PodCliqueSet: the table of contents. Each theme has its own file beside this one."""
 
 from collections.abc import Iterator
+from itertools import chain, islice
 
 import msgspec
 
-from grove.api.fielderrors import FieldError, invalid
+from grove.api.fielderrors import FieldError, invalid, keys_of
 from grove.api.podcliqueset import PodCliqueSet, SetTemplate
 from grove.api.validation.changes import change_errors
 from grove.api.validation.cliques import clique_errors
@@ -14,8 +15,9 @@ from grove.api.validation.names import metadata_errors, name_errors
 from grove.api.validation.ratchet import new_errors
 from grove.api.validation.settings import FindBinding, Settings
 from grove.api.validation.sharing import sharing_errors
-from grove.api.validation.size import size_errors
+from grove.api.validation.size import budget_errors, objects_of_set, size_errors
 from grove.api.validation.startup import startup_errors
+from grove.api.validation.stored_bytes import byte_errors
 from grove.api.validation.termination import termination_errors
 from grove.api.validation.topology import (
     is_deprecation,
@@ -25,38 +27,50 @@ from grove.api.validation.topology import (
 )
 from grove.api.validation.training import training_errors
 
+# Nobody reads more, and to find them all would be work without use.
+ENOUGH_ERRORS = 1_000
+
 
 def validate_podcliqueset(
     pcs: PodCliqueSet, settings: Settings, find_binding: FindBinding | None = None
 ) -> tuple[FieldError, ...]:
-    """Everything that is wrong with a new, defaulted set."""
-    topology = topology_errors(pcs.spec.template, settings, find_binding)
-    return tuple(_errors(pcs, settings, topology))
+    """Everything that is wrong with a new, defaulted set; of very many errors the first."""
+    errors = chain(_new_set_errors(pcs, settings, find_binding), budget_errors(pcs, settings.objects_per_set))
+    return tuple(islice(errors, ENOUGH_ERRORS))
 
 
 def validate_stored_podcliqueset(pcs: PodCliqueSet, settings: Settings) -> tuple[FieldError, ...]:
-    """Everything that keeps a defaulted set, which came past admission or is older, from being carried out."""
-    return tuple(_errors(pcs, settings, stored_topology_errors(pcs.spec.template)))
+    """What keeps a defaulted set, which came past admission or is older, from being carried out."""
+    errors = _errors(pcs, settings, stored_topology_errors(pcs.spec.template))
+    return tuple(islice(errors, ENOUGH_ERRORS))
 
 
 def validate_podcliqueset_update(
     old: PodCliqueSet, new: PodCliqueSet, settings: Settings, find_binding: FindBinding | None = None
 ) -> tuple[FieldError, ...]:
     """Everything that the update makes wrong; what was already wrong may stay."""
-    after = validate_podcliqueset(new, settings, find_binding)
+    # All of them: a new one may stand behind a thousand old ones.
+    after = tuple(_new_set_errors(new, settings, find_binding))
     before = _known_errors(ordered_like(old, new), new, settings, find_binding) if after else ()
-    return new_errors(after, before) + tuple(change_errors(old, new))
+    is_growing = objects_of_set(new).total > objects_of_set(old).total
+    budget = budget_errors(new, settings.objects_per_set) if is_growing else ()
+    return (*new_errors(after, before), *budget, *change_errors(old, new))
 
 
 def _known_errors(
     old: PodCliqueSet, new: PodCliqueSet, settings: Settings, find_binding: FindBinding | None
 ) -> tuple[FieldError, ...]:
     """What may stay wrong: all that was, but of a topology that is only named now nothing but its deprecated form."""
-    before = validate_podcliqueset(old, settings, find_binding)
+    before = tuple(_new_set_errors(old, settings, find_binding))
     if not is_topology_repaired(old.spec.template, new.spec.template):
         return before
-    topology = tuple(topology_errors(old.spec.template, settings, find_binding))
-    return tuple(error for error in before if error not in topology or is_deprecation(error))
+    topology = keys_of(topology_errors(old.spec.template, settings, find_binding))
+    return tuple(error for error in before if error.key not in topology or is_deprecation(error))
+
+
+def _new_set_errors(pcs: PodCliqueSet, settings: Settings, find_binding: FindBinding | None) -> Iterator[FieldError]:
+    yield from _errors(pcs, settings, topology_errors(pcs.spec.template, settings, find_binding))
+    yield from byte_errors(pcs)
 
 
 def _errors(pcs: PodCliqueSet, settings: Settings, topology: Iterator[FieldError]) -> Iterator[FieldError]:
@@ -78,17 +92,18 @@ def _errors(pcs: PodCliqueSet, settings: Settings, topology: Iterator[FieldError
 
 def ordered_like(old: PodCliqueSet, new: PodCliqueSet) -> PodCliqueSet:
     """The old set with its lists in the new order, so that the same error stands at the same path."""
-    cliques = [clique.name for clique in new.spec.template.cliques]
-    groups = [group.name for group in new.spec.template.pod_clique_scaling_groups]
+    cliques = _places([clique.name for clique in new.spec.template.cliques])
+    groups = _places([group.name for group in new.spec.template.pod_clique_scaling_groups])
     template: SetTemplate = msgspec.structs.replace(
         old.spec.template,
-        cliques=tuple(sorted(old.spec.template.cliques, key=lambda c: _place(c.name, cliques))),
+        cliques=tuple(sorted(old.spec.template.cliques, key=lambda c: cliques.get(c.name, len(cliques)))),
         pod_clique_scaling_groups=tuple(
-            sorted(old.spec.template.pod_clique_scaling_groups, key=lambda g: _place(g.name, groups))
+            sorted(old.spec.template.pod_clique_scaling_groups, key=lambda g: groups.get(g.name, len(groups)))
         ),
     )
     return msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, template=template))
 
 
-def _place(name: str, names: list[str]) -> int:
-    return names.index(name) if name in names else len(names)
+def _places(names: list[str]) -> dict[str, int]:
+    """Where each name stands first."""
+    return {name: i for i, name in reversed(list(enumerate(names)))}

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from grove.api.fielderrors import FieldError
+from grove.api.fielderrors import FieldError, keys_of
 
 
 def new_errors(after: Iterable[FieldError], before: Iterable[FieldError]) -> tuple[FieldError, ...]:
     """The errors of the new object that the old one did not have, word for word and at the same place."""
-    known = list(before)
-    return tuple(error for error in after if error not in known)
+    known = keys_of(before)
+    return tuple(error for error in after if error.key not in known)

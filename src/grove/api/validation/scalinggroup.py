@@ -1,4 +1,4 @@
-"""The rules of a PodCliqueScalingGroup edited or scaled directly: never below its minimum."""
+"""The rules of a PodCliqueScalingGroup edited or scaled directly: zero, or at least its minimum."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ def scaling_group_errors(group: PodCliqueScalingGroup) -> Iterator[FieldError]:
     yield from count_errors("spec.replicas", replicas)
     if minimum <= 0:
         yield invalid("spec.minAvailable", minimum, "must be greater than 0")
-    elif replicas < minimum:
-        yield invalid("spec.replicas", replicas, f"must be at least minAvailable ({minimum}): scale the set instead")
+    elif replicas and replicas < minimum:
+        yield invalid("spec.replicas", replicas, f"must be 0, or at least minAvailable ({minimum})")
     if not group.spec.clique_names:
         yield required("spec.cliqueNames", "name at least one clique")

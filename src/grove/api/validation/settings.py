@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from grove.api.limits import OBJECTS_PER_SET
 from grove.api.topologybinding import ClusterTopologyBinding
 
 FindBinding = Callable[[str], ClusterTopologyBinding | None]
@@ -16,3 +17,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     topology_schedulers: tuple[str, ...] = ("kai-scheduler",)
     is_topology_aware: bool = True
     is_mnnvl_enabled: bool = True
+    # The terminationDelay of new Inference sets that have none.
+    default_delay: str | None = None
+    # Pods, PodCliques, PodCliqueScalingGroups, PodGangs and Services of one set.
+    objects_per_set: int = OBJECTS_PER_SET

@@ -11,7 +11,15 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from grove.api.crds import own_schema
-from grove.api.fielderrors import FieldError, invalid, not_supported, required, type_invalid
+from grove.api.fielderrors import (
+    FieldError,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+    type_invalid,
+)
 from grove.api.meta import HasMetadata, JsonObject, ObjectMeta
 from grove.api.resources import Resource
 
@@ -116,17 +124,27 @@ def _missing(path: str, schema: JsonObject) -> Iterator[FieldError]:
 
 
 def _array_errors(value: list[Any], schema: JsonObject, path: str) -> Iterator[FieldError]:
+    if len(value) > schema.get("maxItems", len(value)):
+        # Whatever they are: nobody reads on.
+        yield too_many(path, len(value), schema["maxItems"])
+        return
     if len(value) < schema.get("minItems", 0):
         yield required(path, f"write at least {schema['minItems']}")
+    items = schema["items"]
+    # Names, for the most part: they are many, and almost all of them are right.
+    longest = items.get("maxLength", 0) if items["type"] == "string" and "pattern" not in items else -1
     for i, item in enumerate(value):
-        yield from _errors(item, schema["items"], f"{path}[{i}]")
+        if not (type(item) is str and len(item) <= longest):
+            yield from _errors(item, items, f"{path}[{i}]")
 
 
 def _string_errors(value: str, schema: JsonObject, path: str) -> Iterator[FieldError]:
     if "enum" in schema and value not in schema["enum"]:
         yield not_supported(path, value, tuple(schema["enum"]))
-    if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
-        yield invalid(path, value, f"write {schema.get('minLength', 0)} to {schema['maxLength']} characters")
+    if len(value) > schema.get("maxLength", len(value)):
+        yield too_long(path, schema["maxLength"])
+    elif len(value) < schema.get("minLength", 0):
+        yield invalid(path, value, f"write {schema['minLength']} to {schema['maxLength']} characters")
     elif "pattern" in schema and not re.search(schema["pattern"], value):
         yield invalid(path, value, f"must match {schema['pattern']}")
 
@@ -137,3 +155,5 @@ def _integer_errors(value: int, schema: JsonObject, path: str) -> Iterator[Field
         yield invalid(path, value, f"must be between {-bound} and {bound - 1}")
     elif value < schema.get("minimum", value):
         yield invalid(path, value, f"must be at least {schema['minimum']}")
+    elif value > schema.get("maximum", value):
+        yield invalid(path, value, f"must not be greater than {schema['maximum']}")

@@ -11,10 +11,11 @@ _DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _GREATEST_ANNOTATIONS = 256 * 1024
+LONGEST_LABEL = 63
 
 
 def dns_label_complaint(text: str) -> str | None:
-    if len(text) <= 63 and _DNS_LABEL.fullmatch(text):
+    if len(text) <= LONGEST_LABEL and _DNS_LABEL.fullmatch(text):
         return None
     return "write up to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"
 

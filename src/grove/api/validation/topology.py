@@ -1,10 +1,10 @@
 """Topology constraints at the three levels of a set: names, domains, and that broad contains narrow."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from grove.api.fielderrors import FieldError, forbidden, invalid, required
+from grove.api.fielderrors import FieldError, forbidden, invalid, listed, required
 from grove.api.podcliqueset import SetTemplate, TopologyConstraint
 from grove.api.topologybinding import ClusterTopologyBinding
 from grove.api.validation.settings import FindBinding, Settings
@@ -68,14 +68,17 @@ def stored_topology_errors(template: SetTemplate) -> Iterator[FieldError]:
 
 
 def topology_warnings(template: SetTemplate, find_binding: FindBinding | None) -> Iterator[str]:
+    ranks: dict[str, Mapping[str, int]] = {}
     for level in levels_of(template).values():
         constraint = level.constraint
         if constraint is None:
             continue
         if constraint.pack_domain:
             yield f"{level.path}.packDomain: deprecated, write pack.required instead"
-        binding = find_binding(level.topology_name) if find_binding and level.topology_name else None
-        preferred, needed = _index(binding, constraint.preferred_domain), _index(binding, constraint.required_domain)
+        name = level.topology_name
+        if name not in ranks:
+            ranks[name] = _ranks(find_binding(name) if find_binding and name else None)
+        preferred, needed = ranks[name].get(constraint.preferred_domain), ranks[name].get(constraint.required_domain)
         if preferred is not None and needed is not None and preferred < needed:
             domains = f"{constraint.preferred_domain} is broader than {constraint.required_domain}"
             yield f"{level.path}.pack.preferred: {domains}, which is required anyway: it has no effect"
@@ -88,7 +91,14 @@ def topology_change_errors(old: SetTemplate, new: SetTemplate) -> Iterator[Field
         if key not in before or _is_same(before[key].constraint, level.constraint):
             continue
         if not _is_migration(before[key].constraint, level.constraint) and not _is_repair(before[key], level):
-            yield forbidden(level.path, "never changes: make a new set")
+            yield forbidden(_changed_path(before[key].constraint, level), "never changes: make a new set")
+
+
+def _changed_path(old: TopologyConstraint | None, level: Placed) -> str:
+    """Point at the deprecated field if both have it with different values, else at the whole constraint."""
+    new = level.constraint
+    domains = (old.pack_domain if old else "", new.pack_domain if new else "")
+    return f"{level.path}.packDomain" if all(domains) and domains[0] != domains[1] else level.path
 
 
 def is_topology_repaired(old: SetTemplate, new: SetTemplate) -> bool:
@@ -128,7 +138,7 @@ def _names(levels: list[Placed]) -> list[str]:
 
 def _several_names_errors(levels: list[Placed], names: list[str]) -> Iterator[FieldError]:
     for level in _naming(levels) if len(names) > 1 else ():
-        detail = f"a set uses one topology, here are {', '.join(names)}: choose one"
+        detail = f"a set uses one topology, here are {listed(names)}: choose one"
         yield invalid(f"{level.path}.topologyName", level.topology_name, detail)
 
 
@@ -143,15 +153,16 @@ def _binding_errors(levels: list[Placed], name: str, binding: ClusterTopologyBin
             detail = "there is no such ClusterTopologyBinding: create it, or correct the name"
             yield invalid(f"{level.path}.topologyName", name, detail)
         return
-    known = ", ".join(level.domain for level in binding.spec.levels)
+    ranks = _ranks(binding)
+    known = listed(ranks)
     for level in levels:
         for field, domain in _domains(level):
-            if _index(binding, domain) is None:
+            if domain not in ranks:
                 yield invalid(
                     f"{level.path}.{field}", domain, f'is not a level of topology "{name}": choose of {known}'
                 )
         for parent in level.parents:
-            yield from _nesting_errors(parent, level, binding)
+            yield from _nesting_errors(parent, level, ranks)
 
 
 def _domains(level: Placed) -> Iterator[tuple[str, str]]:
@@ -166,7 +177,7 @@ def _domains(level: Placed) -> Iterator[tuple[str, str]]:
     return ((field, domain) for field, domain in fields if domain)
 
 
-def _nesting_errors(parent: Placed, child: Placed, binding: ClusterTopologyBinding) -> Iterator[FieldError]:
+def _nesting_errors(parent: Placed, child: Placed, ranks: Mapping[str, int]) -> Iterator[FieldError]:
     outer, inner = parent.constraint, child.constraint
     if outer is None or inner is None:
         return
@@ -176,16 +187,18 @@ def _nesting_errors(parent: Placed, child: Placed, binding: ClusterTopologyBindi
         ("pack.preferred", outer.preferred_domain, inner.preferred_domain),
     )
     for field, broad, narrow in pairs:
-        outer_index, inner_index = _index(binding, broad), _index(binding, narrow)
-        if outer_index is not None and inner_index is not None and outer_index > inner_index:
+        outer_rank, inner_rank = ranks.get(broad), ranks.get(narrow)
+        if outer_rank is not None and inner_rank is not None and outer_rank > inner_rank:
             detail = f'is narrower than "{narrow}" of {child.path}, which lies inside: choose a broader domain'
             yield invalid(f"{parent.path}.{field}", broad, detail)
 
 
-def _index(binding: ClusterTopologyBinding | None, domain: str) -> int | None:
-    """Place from broad to narrow; None if the topology has no such domain."""
-    levels = binding.spec.levels if binding else ()
-    return next((i for i, level in enumerate(levels) if level.domain == domain), None)
+def _ranks(binding: ClusterTopologyBinding | None) -> Mapping[str, int]:
+    """The place of every domain from broad to narrow."""
+    ranks: dict[str, int] = {}
+    for i, level in enumerate(binding.spec.levels if binding else ()):
+        ranks.setdefault(level.domain, i)
+    return ranks
 
 
 def _is_same(old: TopologyConstraint | None, new: TopologyConstraint | None) -> bool:

@@ -23,6 +23,7 @@ def topology_binding_errors(binding: ClusterTopologyBinding, settings: Settings)
 
 
 def _unique(at: str, field: str, values: Sequence[str]) -> Iterator[FieldError]:
+    first: dict[str, int] = {}
     for i, value in enumerate(values):
-        if value in values[:i]:
-            yield duplicate(f"{at}[{i}].{field}", value, f"the same stands at [{values.index(value)}]: remove one")
+        if first.setdefault(value, i) != i:
+            yield duplicate(f"{at}[{i}].{field}", value, f"the same stands at [{first[value]}]: remove one")

@@ -31,6 +31,7 @@ from grove.api.template_hash import canonical_template
 _NO_SCALING = "a training set cannot be scaled: delete it and create one with the size you need"
 _NO_UPDATE = "a training set cannot be updated: delete it and create one with the pods you need"
 _NO_AUTOSCALING = "a training set cannot be scaled: remove it"
+_NO_ZERO = "must be greater than 0 in a training set, which cannot be scaled"
 _NO_END = "training would never end: write Never or OnFailure"
 
 
@@ -43,10 +44,14 @@ def training_errors(spec: PodCliqueSetSpec) -> Iterator[FieldError]:
         yield from _limit_errors(spec.training_spec)
     for i, clique in enumerate(spec.template.cliques):
         at = f"spec.template.cliques[{i}].spec"
+        if clique.spec.replicas == 0:
+            yield invalid(f"{at}.replicas", 0, _NO_ZERO)
         yield from _ending_errors(clique.spec.pod_spec, f"{at}.podSpec")
         if clique.spec.auto_scaling_config is not None:
             yield forbidden(f"{at}.autoScalingConfig", _NO_AUTOSCALING)
     for i, group in enumerate(spec.template.pod_clique_scaling_groups):
+        if group.replicas == 0:
+            yield invalid(f"spec.template.podCliqueScalingGroups[{i}].replicas", 0, _NO_ZERO)
         if group.scale_config is not None:
             yield forbidden(f"spec.template.podCliqueScalingGroups[{i}].scaleConfig", _NO_AUTOSCALING)
 
@@ -160,21 +165,15 @@ def _changed_parts(at: str, then: CliqueTemplate, now: CliqueTemplate, priority_
 
 
 def _limit_changes(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldError]:
-    """Limits may be raised until the set has ended. No maxRuntime means no limit, no maxRestarts means 0."""
+    """Limits may be set, raised and lowered until the set has ended: a job that runs away can be capped.
+
+    No maxRuntime means no limit, no maxRestarts means 0.
+    """
     before, after = old.spec.training_spec or TrainingSpec(), new.spec.training_spec or TrainingSpec()
-    runtime_before, runtime_after = _runtime(before), _runtime(after)
-    restarts_before, restarts_after = before.max_restarts or 0, after.max_restarts or 0
     outcome = _outcome(old.status)
-    if outcome is not None:
-        if (runtime_before, restarts_before) != (runtime_after, restarts_after):
-            yield forbidden("spec.trainingSpec", f"the set has ended ({outcome}): make a new set")
-        return
-    advice = "delete the set to end it early"
-    if runtime_before is not None and runtime_after is not None and runtime_after < runtime_before:
-        now = before.max_runtime or "no limit"
-        yield forbidden("spec.trainingSpec.maxRuntime", f"may only be raised (now {now}): {advice}")
-    if 0 <= restarts_after < restarts_before:
-        yield forbidden("spec.trainingSpec.maxRestarts", f"may only be raised (now {restarts_before}): {advice}")
+    is_changed = (_runtime(before), before.max_restarts or 0) != (_runtime(after), after.max_restarts or 0)
+    if outcome is not None and is_changed:
+        yield forbidden("spec.trainingSpec", f"the set has ended ({outcome}): make a new set")
 
 
 def _outcome(status: PodCliqueSetStatus) -> str | None:
@@ -185,7 +184,7 @@ def _outcome(status: PodCliqueSetStatus) -> str | None:
 
 
 def _runtime(limits: TrainingSpec) -> timedelta | None:
-    """None: it makes no sense, and is neither more nor less than another."""
+    """None: it makes no sense."""
     if limits.max_runtime is None:
         return timedelta.max
     try:

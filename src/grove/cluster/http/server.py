@@ -5,14 +5,12 @@ header that must name this machine (a page whose name was re-bound to 127.0.0.1 
 """
 
 import asyncio
-import logging
 from typing import Any
 from urllib.parse import unquote
 
 import structlog
 from aiohttp import web
 from aiohttp.client_exceptions import ClientConnectionResetError
-from aiohttp.http_parser import RawRequestMessage
 from aiohttp.web_protocol import RequestPayloadError
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -25,13 +23,9 @@ from grove.cluster.server.status_errors import RefusedError, internal_error
 from grove.errors import require
 from grove.kube.errors import ApiError
 from grove.kube.transport import Request, Response
+from grove.listener import ConnectionLimits, HttpListener
 
 log = structlog.get_logger()
-
-# What is no HTTP is answered with a 400 by aiohttp, whose traceback tells nobody anything.
-_WIRE = logging.getLogger("grove.cluster.http.wire")
-_WIRE.addHandler(logging.NullHandler())
-_WIRE.propagate = False
 
 ADDRESS = "127.0.0.1"
 # What a real server accepts.
@@ -39,7 +33,14 @@ LARGEST_BODY = 3 * 1024 * 1024
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _JSON = "application/json"
 _EXTRA = "impersonate-extra-"
-_SHUTDOWN_SECONDS = 0.2
+LIMITS = ConnectionLimits(
+    # A watch keeps its connection; a whole cluster of informers and kubectls has some hundred.
+    connections=1024,
+    idle_seconds=300.0,
+    shutdown_seconds=0.2,
+    largest_body=LARGEST_BODY,
+)
+_BODY_SECONDS = 60.0
 
 
 class HttpApi:
@@ -57,7 +58,14 @@ class HttpApi:
         self._webhooks = WebhookClient()
         server.ask_webhooks(self._webhooks.ask)
         self._wanted_port = port
-        self._runner: web.ServerRunner | None = None
+        self._listener = HttpListener(
+            self._answer,
+            LIMITS,
+            tls=self._certificates.server_context(),
+            handler_cancellation=True,
+            # A real server takes a body for what it is, whatever its encoding is said to be.
+            auto_decompress=False,
+        )
         self._streams: dict[Stream, None] = {}
         self._port = 0
 
@@ -83,28 +91,14 @@ class HttpApi:
 
     async def start(self) -> None:
         """Raises `OSError` when the port is taken."""
-        server = web.Server(
-            self._answer,
-            request_factory=_make_request,
-            handler_cancellation=True,
-            access_log=None,
-            logger=_WIRE,
-            # A real server takes a body for what it is, whatever its encoding is said to be.
-            auto_decompress=False,
-        )
-        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
-        await self._runner.setup()
-        context = self._certificates.server_context()
-        site = web.TCPSite(self._runner, ADDRESS, self._wanted_port, ssl_context=context, backlog=1024)
-        await site.start()
-        self._port = self._runner.addresses[0][1]
+        await self._listener.start(ADDRESS, self._wanted_port)
+        self._port = self._listener.addresses[0][1]
 
     async def stop(self) -> None:
         """Streams end at once; requests under way are answered."""
         for stream in tuple(self._streams):
             stream.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._listener.stop()
         await self._webhooks.close()
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
@@ -173,7 +167,11 @@ async def _send_lines(http: web.BaseRequest, stream: Stream) -> web.StreamRespon
 
 async def _read(http: web.BaseRequest) -> Request:
     try:
-        body = await http.read() if http.body_exists else b""
+        async with asyncio.timeout(_BODY_SECONDS):
+            body = await http.read() if http.body_exists else b""
+    except TimeoutError:
+        message = f"the body did not arrive within {_BODY_SECONDS:g} s"
+        raise RefusedError(408, "RequestTimeout", message) from None
     except web.HTTPRequestEntityTooLarge:
         message = f"Request entity too large: limit is {LARGEST_BODY}"
         raise RefusedError(413, "RequestEntityTooLarge", message) from None
@@ -233,15 +231,3 @@ def _host_name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()
-
-
-def _make_request(
-    message: RawRequestMessage,
-    payload: Any,
-    protocol: Any,
-    writer: Any,
-    task: Any,
-) -> web.BaseRequest:
-    return web.BaseRequest(
-        message, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=LARGEST_BODY
-    )

@@ -1,7 +1,7 @@
 """A kubelet for all nodes at once that runs the containers of bound pods as processes of this machine.
 
-docs/process-kubelet.md says what that means for a pod. Here pods are found and handed to `pod_life.py`; everything that
-was started ends with `run`.
+docs/reference/process-kubelet.md says what that means for a pod. Here pods are found and handed to `pod_life.py`;
+everything that was started ends with `run`.
 """
 
 import asyncio

@@ -2,6 +2,9 @@
 
 There are no mounts. Each container has a `root`, in which a mount path is a link to its volume: `/data` is `ROOT/data`.
 Who tells the program is `container.py`.
+
+Nothing is written outside of this folder, whatever a pod says, except what a hostPath asks for. Names and paths of a
+pod are checked again here, also where they lead through links that its containers made.
 """
 
 import contextlib
@@ -10,6 +13,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from grove.api.validation.syntax import dns_label_complaint
 from grove.cluster.kubelet.environment import Lookup, Surroundings, field_value, resource_value
 from grove.cluster.kubelet.expansion import Mounts, expand, normal_path
 from grove.cluster.kubelet.podspec import (
@@ -27,6 +31,7 @@ from grove.cluster.kubelet.podspec import (
 )
 
 _FILE_MODE = 0o644
+_OWNER_ONLY = 0o700
 
 
 class PodHome:
@@ -39,21 +44,27 @@ class PodHome:
         self._host_paths: dict[str, Path] = {}
 
     def log_file(self, container: str, run: int) -> Path:
-        folder = self.path / "logs" / container
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self.path / "logs" / _checked_name("container", container)
+        _make_folders(self.path, folder)
         return folder / f"{run}.log"
 
     def root(self, container: str) -> Path:
-        return self.path / "root" / container
+        return self.path / "root" / _checked_name("container", container)
 
     def termination_log(self, container: Container) -> Path:
-        return self.root(container.name) / normal_path(container.termination_message_path)[1:]
+        """Return where a container leaves its last words: not in a volume, in which a link may lead anywhere."""
+        root, path = self.root(container.name), normal_path(container.termination_message_path)
+        file = root / path[1:]
+        is_mounted = any(f"{path}/".startswith(f"{normal_path(each.mount_path)}/") for each in container.volume_mounts)
+        if is_mounted or file == root or file.is_symlink() or not _is_inside(root, file.parent):
+            return self.path / "messages" / container.name
+        return file
 
     def fill(self, volumes: tuple[Volume, ...], around: Surroundings, lookup: Lookup) -> None:
         """All volumes, made once for all containers. Raises `NotRunnable`; may then be called again."""
         try:
             for folder in (self.path, self.home, self.temporary):
-                folder.mkdir(mode=0o700, exist_ok=True)
+                folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
         except OSError as error:
             raise NotRunnable(f"{error.filename}: {error.strerror}") from error
         for volume in volumes:
@@ -63,26 +74,31 @@ class PodHome:
                 raise NotRunnable(f"volume {volume.name}: {problem.message}") from None
             except OSError as error:
                 raise NotRunnable(f"volume {volume.name}: {error.filename}: {error.strerror}") from error
+            except ValueError as error:
+                # A path with a null character.
+                raise NotRunnable(f"volume {volume.name}: {error}") from error
 
     def mount(self, container: Container, variables: Mapping[str, str]) -> Mounts:
         """Links for all mounts of a container; where its mount paths lead to. Raises `NotRunnable`."""
         root = self.root(container.name)
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        message = self.termination_log(container)
         try:
-            message.parent.mkdir(parents=True, exist_ok=True)
-            message.write_bytes(b"")
+            _make_folders(self.path, root)
+            message = self.termination_log(container)
+            _make_folders(self.path, message.parent)
+            _write_anew(message, b"", 0o600)
             places = {normal_path(container.termination_message_path): str(message)}
             # Outer ones first, so that inner ones find their folder.
             for mount in sorted(container.volume_mounts, key=lambda each: normal_path(each.mount_path)):
                 places |= self._mount(root, mount, variables)
         except OSError as error:
             raise NotRunnable(f"container {container.name}: {error.filename}: {error.strerror}") from error
+        except ValueError as error:
+            raise NotRunnable(f"container {container.name}: {error}") from error
         return Mounts(places)
 
     def empty(self) -> None:
         """The pod has ended: all but its logs may go."""
-        for folder in (self.path / "volumes", self.path / "root", self.home, self.temporary):
+        for folder in (*(self.path / name for name in ("volumes", "root", "messages")), self.home, self.temporary):
             shutil.rmtree(folder, ignore_errors=True)
 
     def remove(self) -> None:
@@ -92,23 +108,26 @@ class PodHome:
         return self._host_paths.get(name) or self.path / "volumes" / name
 
     def _fill(self, volume: Volume, around: Surroundings, lookup: Lookup) -> None:
+        _checked_name("volume", volume.name)
         if volume.host_path is not None:
             self._host_paths[volume.name] = _prepared_host_path(volume.host_path)
             return
         folder = self.path / "volumes" / volume.name
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folders(self.path, folder)
         for path, content, mode in _files_of(volume, around, lookup):
             _write_file(folder, path, content, mode)
 
     def _mount(self, root: Path, mount: VolumeMount, variables: Mapping[str, str]) -> dict[str, str]:
-        target = self._place(mount.name)
+        volume = target = self._place(_checked_name("volume", mount.name))
         if mount.name not in self._host_paths and not target.exists():
             raise NotRunnable(f"volumeMount {mount.mount_path}: there is no volume {mount.name!r} in this pod")
         inner = mount.sub_path or expand(mount.sub_path_expr, variables)
         if inner:
-            target = target / _safe(inner)
+            target = volume / _safe(inner)
+            if not _is_inside(volume, target):
+                raise NotRunnable(f"volumeMount {mount.mount_path}: subPath {inner!r} is a link out of its volume")
             if not target.exists():
-                target.mkdir(parents=True)
+                _make_folders(volume, target)
         path = normal_path(mount.mount_path)
         if path == "/":
             raise NotRunnable("volumeMount /: the root of this machine cannot be replaced; mount it elsewhere")
@@ -116,7 +135,7 @@ class PodHome:
         if not link.parent.resolve().is_relative_to(root.resolve()):
             # Inside another mount: nothing is put into that volume, only the path leads on.
             return {path: str(target)}
-        link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folders(root, link.parent)
         if link.is_symlink():
             link.unlink()
         link.symlink_to(target)
@@ -185,7 +204,9 @@ def _secret(wanted: SecretFiles, lookup: Lookup, mode: int | None) -> Iterator[_
     found = lookup.secret(name)
     if found is None and not wanted.optional:
         raise NotRunnable(f'secret "{name}" not found')
-    return _chosen(found or {}, wanted.items, mode, is_optional=wanted.optional)
+    # On a machine that others may use too, whatever mode was asked for.
+    chosen = _chosen(found or {}, wanted.items, mode, is_optional=wanted.optional)
+    return ((path, content, each & _OWNER_ONLY) for path, content, each in chosen)
 
 
 def _chosen(
@@ -216,13 +237,38 @@ def _downward_value(item: DownwardFile, around: Surroundings) -> str:
 
 def _write_file(folder: Path, path: str, content: bytes, mode: int) -> None:
     file = folder / _safe(path)
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Anew: an earlier attempt may have left one that must not be written to.
+    if not _is_inside(folder, file.parent):
+        raise NotRunnable(f"path {path!r} leads out of its volume, by a link; write it without that")
+    _make_folders(folder, file.parent)
+    _write_anew(file, content, mode)
+
+
+def _write_anew(file: Path, content: bytes, mode: int) -> None:
+    """An earlier attempt may have left a file that must not be written to, or a container a link."""
     with contextlib.suppress(FileNotFoundError):
         file.unlink()
-    file.touch(mode=0o600)
-    file.write_bytes(content)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as opened:
+        opened.write(content)
     os.chmod(file, mode)
+
+
+def _make_folders(base: Path, folder: Path) -> None:
+    """Make a folder below another with all that is between them, for their owner only."""
+    for parent in reversed((folder, *folder.parents)):
+        if parent.is_relative_to(base) and parent != base:
+            parent.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+
+
+def _is_inside(base: Path, path: Path) -> bool:
+    """Does a path lead to somewhere below another, whatever links there are on its way?"""
+    return path.resolve().is_relative_to(base.resolve())
+
+
+def _checked_name(what: str, name: str) -> str:
+    """A name that becomes a folder; raises `NotRunnable`. The API server checks it too."""
+    if complaint := dns_label_complaint(name):
+        raise NotRunnable(f"{what} {name!r} cannot be the name of a folder: {complaint}")
+    return name
 
 
 def _safe(path: str) -> str:

@@ -6,7 +6,7 @@ parts belong together, and an unchanged part is not looked at.
 
 from typing import Any
 
-from grove.api.fielderrors import ErrorKind, FieldError, duplicate, invalid, required, type_invalid
+from grove.api.fielderrors import ErrorKind, FieldError, duplicate, invalid, required, too_long, too_many, type_invalid
 from grove.api.meta import JsonObject
 from grove.cluster.schemas.formats import is_format
 from grove.cluster.schemas.keywords import (
@@ -162,10 +162,6 @@ class _Validation:
             seen[key] = None
 
 
-def too_many(path: str, count: int, most: int) -> FieldError:
-    return FieldError(path=path, kind=ErrorKind.TOO_MANY, detail=f"must have at most {most} items", bad_value=count)
-
-
 def _errors_of(value: Any, schema: JsonObject, path: str) -> list[FieldError]:
     return value_errors(value, schema, path)
 
@@ -228,8 +224,7 @@ def _text_errors(value: str, schema: JsonObject, path: str) -> list[FieldError]:
 def _length_errors(value: str, schema: JsonObject, path: str) -> list[FieldError]:
     """Of length and pattern only the first is named."""
     if len(value) > schema.get("maxLength", len(value)):
-        detail = f"may not be more than {schema['maxLength']} bytes"
-        return [FieldError(path=path, kind=ErrorKind.TOO_LONG, detail=detail)]
+        return [too_long(path, schema["maxLength"])]
     if len(value) < schema.get("minLength", 0):
         return [invalid(path, value, f"{path} in body should be at least {schema['minLength']} chars long")]
     if "pattern" in schema and not is_match(schema["pattern"], value):

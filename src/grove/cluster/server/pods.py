@@ -21,16 +21,18 @@ from grove.cluster.server.pod_placement import (
     toleration_errors,
 )
 from grove.cluster.server.pod_resources import Resources, quantity_problem, resource_errors
+from grove.cluster.server.pod_volumes import Mount, Volume, check_volumes, mount_errors
 from grove.cluster.server.priorities import BUILT_IN_PRIORITIES, DEFAULT_PREEMPTION
 from grove.cluster.server.status_errors import forbidden as forbidden_request
 from grove.cluster.server.topology_labels import on_node
 
 
-class _Container(msgspec.Struct, frozen=True):
+class _Container(msgspec.Struct, frozen=True, rename="camel"):
     name: str | None = None
     image: str | None = None
     resources: Resources | None = None
     ports: list[dict[str, Any]] | None = None
+    volume_mounts: list[Mount] | None = None
 
 
 class _Gate(msgspec.Struct, frozen=True):
@@ -43,6 +45,7 @@ class PodShape(msgspec.Struct, frozen=True, rename="camel"):
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
     scheduling_gates: list[_Gate] | None = None
+    volumes: list[Volume] | None = None
     node_name: str | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
@@ -232,7 +235,8 @@ def _guarantee(container: _Container) -> str:
 
 def new_pod_errors(obj: JsonObject) -> list[FieldError]:
     shape = pod_shape(obj)
-    errors = _container_errors(shape)
+    errors, volumes = check_volumes(shape.volumes or [])
+    errors += _container_errors(shape, volumes)
     if shape.restart_policy not in ("Always", "OnFailure", "Never"):
         supported = ("Always", "OnFailure", "Never")
         errors.append(not_supported("spec.restartPolicy", shape.restart_policy, supported))
@@ -248,7 +252,7 @@ def _placement_errors(shape: PodShape) -> list[FieldError]:
     return errors if shape.affinity is None else [*errors, *affinity_errors(shape.affinity)]
 
 
-def _container_errors(shape: PodShape) -> list[FieldError]:
+def _container_errors(shape: PodShape, volumes: frozenset[str]) -> list[FieldError]:
     if not shape.containers:
         return [required("spec.containers", "")]
     errors: list[FieldError] = []
@@ -259,6 +263,7 @@ def _container_errors(shape: PodShape) -> list[FieldError]:
             errors += _name_errors(path, container.name or "", seen)
             if not container.image:
                 errors.append(required(f"{path}.image", ""))
+            errors += mount_errors(container.volume_mounts or [], volumes, f"{path}.volumeMounts")
             errors += resource_errors(f"{path}.resources", container.resources or Resources())
             seen[container.name or ""] = None
     return errors
@@ -341,7 +346,8 @@ def pod_update_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
     if errors or not changed:
         return errors
     shape = pod_shape(new)
-    return _container_errors(shape) + _placement_errors(shape)
+    wrong_volumes, volumes = check_volumes(shape.volumes or [])
+    return [*wrong_volumes, *_container_errors(shape, volumes), *_placement_errors(shape)]
 
 
 def _added_gates(before: JsonObject, after: JsonObject) -> list[FieldError]:

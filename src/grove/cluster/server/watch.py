@@ -140,6 +140,8 @@ class WatchStream:
         self._is_unfiltered = selection.is_everything and self._scope is None
         self._lines: deque[bytes] = deque()
         self._cursor = self._table.end
+        # Only what is newer is sent: a watch from the future is silent until the server has caught up.
+        self._after = 0
         self._translate = translate
         self._has_bookmarks = has_bookmarks
         self._is_bookmark_due = False
@@ -162,6 +164,7 @@ class WatchStream:
     def start_after(self, revision: int) -> None:
         try:
             self._cursor = self._table.cursor_after(revision)
+            self._after = revision
         except CompactedError as gone:
             self.refuse(too_old(revision, gone.oldest))
 
@@ -233,10 +236,11 @@ class WatchStream:
                 self.refuse(fell_behind())
                 return self._lines.popleft()
             self._cursor += 1
-            line = self._line_of(table.log[at])
+            change = table.log[at]
+            line = self._line_of(change) if change.revision > self._after else None
             if line is not None:
                 return line
-        if self._is_bookmark_due:
+        if self._is_bookmark_due and self._store.shown >= self._after:
             self._is_bookmark_due = False
             return self._bookmark_line(self._store.shown)
         return None

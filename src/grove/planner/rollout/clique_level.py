@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from grove.api import names
+from grove.api.limits import LISTED_AS_UPDATED
 from grove.api.pod import Pod
 from grove.api.podclique import CliqueRollingUpdateProgress, PodsSelectedToUpdate
 from grove.api.times import ceil_second
@@ -34,7 +35,7 @@ class CliqueRoll(msgspec.Struct, frozen=True, kw_only=True):
     may_patch: bool = False
     deletes: tuple[PodToDelete, ...] = ()
     needs_look: bool = False
-    # Nothing of an older template is left, and nothing is waited for.
+    # Nothing of an older template is left, and whatever was taken is made up for. Its minimum is not asked here.
     is_done: bool = True
     wait: Wait | None = None
     wake_at: datetime | None = None
@@ -142,15 +143,13 @@ def _next_step(
             return msgspec.structs.replace(rolling, wait=wait_for_minimum(view, progress.update_started_at))
         choice = PodsSelectedToUpdate(
             current=ready[0].metadata.name,
-            completed=(*selected.completed, selected.current) if selected is not None else (),
+            completed=(*selected.completed, selected.current)[-LISTED_AS_UPDATED:] if selected is not None else (),
             ready_before=len(_ready_names(view, target)),
         )
         choosing = msgspec.structs.replace(progress, ready_pods_selected_to_update=choice)
         return msgspec.structs.replace(rolling, progress=choosing, needs_look=True)
     if old or is_lingering:
         return rolling
-    if view.existing_count < min(view.min_available, view.replicas):
-        return msgspec.structs.replace(rolling, wait=wait_for_new_pods((view,), target))
     return msgspec.structs.replace(rolling, progress=_ended(progress, now), is_done=True)
 
 

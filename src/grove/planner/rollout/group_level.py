@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from grove.api.limits import LISTED_AS_UPDATED
 from grove.api.pod import Pod
 from grove.api.reasons import Reason
 from grove.api.scalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup, ReplicasSelectedToUpdate
@@ -34,6 +35,8 @@ class UnitView(msgspec.Struct, frozen=True, kw_only=True):
     leftovers: tuple[tuple[CliqueView, str], ...] = ()
     # Its recreation is recorded and not finished.
     is_going: bool = False
+    # It is a scaled gang, and its base gang is not scheduled since then: taken now, it would not come back.
+    baseless_since: datetime | None = None
     # Of what the stored progress aims at: it runs all of that; and that is what it should aim at.
     was_updated: bool = False
     is_same_aim: bool = False
@@ -57,13 +60,6 @@ class UnitView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_serving(self) -> bool:
         return self.is_ready and not self.is_going
-
-    @property
-    def exists(self) -> bool:
-        return all(
-            view is not None and view.existing_count >= min(view.min_available, view.replicas)
-            for view, _ in self.cliques
-        )
 
     @property
     def born_at(self) -> datetime:
@@ -142,14 +138,15 @@ def _next_step(
     available = sum(unit.is_serving for unit in units.values())
     may_take = available >= group.spec.min_available
     selected = progress.ready_replica_indices_selected_to_update
-    chosen = next((unit.index for unit in ready if selected is not None and unit.index == selected.current), None)
+    chosen = next((unit for unit in ready if selected is not None and unit.index == selected.current), None)
     if chosen is not None:
+        may_go = may_take and chosen.baseless_since is None
         return GroupRoll(
             progress=progress,
-            takes=(*useless, chosen) if may_take else useless,
+            takes=(*useless, chosen.index) if may_go else useless,
             needs_look=True,
             is_done=False,
-            wait=None if may_take else _wait_for_minimum(group, units, available, progress),
+            wait=None if may_go else _wait_to_take(group, units, available, progress),
         )
     rolling = GroupRoll(progress=progress, takes=useless, needs_look=bool(useless), is_done=False)
     done = tuple(unit.index for unit in units.values() if unit.is_serving and not unit.is_outdated)
@@ -157,19 +154,18 @@ def _next_step(
     if not _is_caught_up(selected, done, len(units) - len(ready)):
         return msgspec.structs.replace(rolling, wait=_wait_for_units(units))
     if ready:
-        if not may_take:
-            return msgspec.structs.replace(rolling, wait=_wait_for_minimum(group, units, available, progress))
+        oldest = next((unit for unit in ready if unit.baseless_since is None), None)
+        if oldest is None or not may_take:
+            return msgspec.structs.replace(rolling, wait=_wait_to_take(group, units, available, progress))
         choice = ReplicasSelectedToUpdate(
-            current=ready[0].index,
-            completed=(*selected.completed, selected.current) if selected is not None else (),
+            current=oldest.index,
+            completed=(*selected.completed, selected.current)[-LISTED_AS_UPDATED:] if selected is not None else (),
             ready_before=len(done),
         )
         choosing = msgspec.structs.replace(progress, ready_replica_indices_selected_to_update=choice)
         return msgspec.structs.replace(rolling, progress=choosing, needs_look=True)
     if old or is_lingering or any(unit.is_going for unit in units.values()):
         return rolling
-    if sum(unit.exists for unit in units.values()) < min(group.spec.min_available, len(units)):
-        return msgspec.structs.replace(rolling, wait=_wait_for_units(units))
     return msgspec.structs.replace(rolling, progress=_ended(progress, now), is_done=True)
 
 
@@ -203,12 +199,21 @@ def _wait_for_units(units: Mapping[int, UnitView]) -> Wait:
     return wait_for_new_pods(views, None)
 
 
-def _wait_for_minimum(
+def _wait_to_take(
     group: PodCliqueScalingGroup,
     units: Mapping[int, UnitView],
     available: int,
     progress: GroupRollingUpdateProgress,
 ) -> Wait:
+    if available >= group.spec.min_available:
+        return Wait(
+            reason=Reason.MINIMUM_NOT_MET,
+            message=f"no further ready replica of {group.metadata.name} is taken, because the base gang of its set "
+            "replica is not scheduled",
+            since=max(
+                *(unit.baseless_since or _EPOCH for unit in units.values()), progress.update_started_at or _EPOCH
+            ),
+        )
     cause = _wait_for_units(units)
     found = f"{available} of at least {group.spec.min_available} replicas of {group.metadata.name} are available"
     return msgspec.structs.replace(

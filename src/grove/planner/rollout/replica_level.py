@@ -1,15 +1,17 @@
 """One set replica in an update: its standalone cliques and its groups, side by side."""
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import IntEnum
 
 import msgspec
 
 from grove.api import labels
+from grove.api.podcliqueset import CurrentlyUpdating
 from grove.planner.actions import FreshLook, earliest
-from grove.planner.availability import clique_breach
+from grove.planner.availability import GroupReplica, has_minimum, is_replica_available
 from grove.planner.blueprint import CliqueBlueprint, GroupBlueprint, ReplicaBlueprint
+from grove.planner.gates import base_placement
 from grove.planner.looks import look_at
 from grove.planner.recreation import Recreations, Unit, look_at_scale
 from grove.planner.rollout.clique_level import CliqueRoll, gone_at, has_old_pods, lingering_pods, roll_clique
@@ -18,13 +20,15 @@ from grove.planner.rollout.waits import Wait, longest
 from grove.planner.snapshot import UNTIL_TOLD, SetContext
 from grove.planner.views import CliqueView, ReplicaView
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
 
 class Standing(IntEnum):
-    """Whose turn comes first: who serves nobody, then who is in trouble, then the others."""
+    """Whose turn comes first: a replica with nothing on nodes, then one that is not available, then the others."""
 
     NOTHING_SCHEDULED = 0
-    BREACHED = 1
-    HEALTHY = 2
+    UNAVAILABLE = 1
+    AVAILABLE = 2
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +36,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
     # Its turn: from here on everything of it is made anew from the newest templates.
     is_turn: bool = False
+    # That turn as it is stored.
+    turn: CurrentlyUpdating | None = None
     # OnDelete: templates are taken over at once and everywhere, and nothing is deleted for them.
     is_on_delete: bool = False
     # The template hashes of every stored revision: what an update before this one aimed at.
@@ -50,7 +56,6 @@ class ReplicaRoll(msgspec.Struct, frozen=True, kw_only=True):
     groups: dict[str, GroupRoll] = {}
     takes: tuple[Unit, ...] = ()
     looks: tuple[FreshLook, ...] = ()
-    is_done: bool = False
     wait: Wait | None = None
     wake_at: datetime | None = None
 
@@ -94,7 +99,6 @@ def roll_replica(
         groups=groups,
         takes=tuple(takes),
         looks=tuple(looks),
-        is_done=_is_complete(replica, blueprint, cliques, groups) and all(roll.is_done for roll in rolls),
         wait=wait,
         wake_at=earliest(
             *(roll.wake_at for roll in rolls), wait.stalled_at if wait and not wait.is_stalled(now) else None
@@ -108,20 +112,6 @@ def held(roll: ReplicaRoll, hold_until: datetime) -> ReplicaRoll:
     is_waiting = bool(roll.takes or roll.looks) and hold_until < UNTIL_TOLD
     wake_at = earliest(roll.wake_at, hold_until if is_waiting else None)
     return msgspec.structs.replace(roll, cliques=idle, takes=(), looks=(), wake_at=wake_at)
-
-
-def _is_complete(
-    replica: ReplicaView,
-    blueprint: ReplicaBlueprint,
-    cliques: Mapping[str, CliqueRoll],
-    groups: Mapping[str, GroupRoll],
-) -> bool:
-    """Everything that should exist does, down to the minimum of pods: a replica that cannot be made is not done."""
-    standalone = [clique.name for clique in blueprint.base.cliques if not clique.group]
-    if any(name not in cliques for name in standalone) or len(groups) < len(blueprint.groups):
-        return False
-    views = [replica.cliques.get(clique.name) for clique in blueprint.base.cliques]
-    return all(view is not None and view.existing_count >= min(view.min_available, view.replicas) for view in views)
 
 
 def _roll_clique(
@@ -183,6 +173,7 @@ def _units(
     for clique in blueprint.cliques:
         if clique.group == group.name:
             members.setdefault(clique.group_replica_index, []).append(clique)
+    baseless_since = _unplaced_since(replica, blueprint, recreations)
     for j, cliques in members.items():
         views = [(replica.cliques.get(c.name), context.template_hashes[c.template.name], c) for c in cliques]
         yield UnitView(
@@ -196,6 +187,7 @@ def _units(
                 if view is not None and not recreations.is_present(replica, clique)
             ),
             is_going=any(recreations.of(clique) is not None for clique in cliques),
+            baseless_since=baseless_since if cliques[0].base_gang else None,
             was_updated=all(
                 view is not None and not is_old(view, aimed_at.get(c.template.name)) for view, _, c in views
             ),
@@ -203,26 +195,42 @@ def _units(
         )
 
 
+def _unplaced_since(replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations) -> datetime | None:
+    """Since when the base gang is not scheduled, as far as its pods tell; None: it is."""
+    views = [replica.cliques[c.name] for c in blueprint.base.cliques if recreations.is_present(replica, c)]
+    if base_placement(tuple(views), base_name=blueprint.name, clique_count=len(blueprint.base.cliques)).may_go:
+        return None
+    waiting = (pod for view in views for pod in view.active if not pod.is_scheduled)
+    return max((pod.metadata.creation_timestamp or _EPOCH for pod in waiting), default=_EPOCH)
+
+
 def _look_at_group(context: SetContext, replica: ReplicaView, group: GroupBlueprint) -> Iterable[FreshLook]:
     """All of it: whether the minimum is available is a question about every replica."""
     views = [v for v in replica.cliques.values() if v.clique.metadata.labels.get(labels.GROUP) == group.name]
     if views:
         selector = labels.selector({**labels.default_labels(context.name), labels.GROUP: group.name})
-        owners = tuple(sorted(view.uid for view in views))
-        yield FreshLook(namespace=context.namespace, selector=selector, owner_uids=owners)
+        owners = tuple(view.owner_key for view in sorted(views, key=lambda view: view.uid))
+        yield FreshLook(namespace=context.namespace, selector=selector, owners=owners)
 
 
 class Freshness(msgspec.Struct, frozen=True, kw_only=True):
     """What of a replica runs the newest templates, whatever its own revision is."""
 
     is_outdated: bool
+    # Those that also have their minimum ready.
     updated_cliques: tuple[str, ...] = ()
     updated_groups: tuple[str, ...] = ()
     # When the last pod of an older template is given up, if it does not leave before.
     wake_at: datetime | None = None
 
 
-def freshness(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, now: datetime) -> Freshness:
+def freshness(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    groups: Mapping[str, Sequence[GroupReplica]],
+    now: datetime,
+) -> Freshness:
     """Of standalone cliques and groups; a group is as old as its oldest member."""
     stale_groups: set[str] = set()
     updated: list[str] = []
@@ -237,14 +245,23 @@ def freshness(context: SetContext, replica: ReplicaView, blueprint: ReplicaBluep
         is_any_older = is_any_older or is_older
         if (view is None or is_older) and clique.group:
             stale_groups.add(clique.group)
-        elif view is not None and not is_older and not clique.group:
+        elif view is not None and not is_older and not clique.group and has_minimum(view):
             updated.append(clique.name)
     return Freshness(
         is_outdated=is_any_older,
         updated_cliques=tuple(updated),
-        updated_groups=tuple(group.name for group in blueprint.groups if group.name not in stale_groups),
+        updated_groups=tuple(
+            group.name
+            for group in blueprint.groups
+            if group.name not in stale_groups and _has_minimum(group, groups[group.name])
+        ),
         wake_at=earliest(*gone),
     )
+
+
+def _has_minimum(group: GroupBlueprint, units: Sequence[GroupReplica]) -> bool:
+    needed = min(group.config.min_available, len(units))
+    return sum(is_replica_available(unit.cliques) for unit in units) >= needed
 
 
 def is_labelled_older(context: SetContext, replica: ReplicaView, base_name: str) -> bool:
@@ -253,9 +270,12 @@ def is_labelled_older(context: SetContext, replica: ReplicaView, base_name: str)
     return told is not None and told != context.newest_generation_hash
 
 
-def standing(replica: ReplicaView) -> Standing:
-    """spec/rolling-update.md, "PodGangSet (PGS) Replica Selection"."""
-    views = tuple(replica.cliques.values())
-    if not any(view.scheduled_count for view in views):
+def standing(replica: ReplicaView, *, is_available: bool) -> Standing:
+    """spec/rolling-update.md, "PodGangSet (PGS) Replica Selection".
+
+    Not available is a replica with a standalone clique or a group below its minimum, whether it lost it or never had
+    it. A broken replica above the minimum of its group changes nothing.
+    """
+    if not any(view.scheduled_count for view in replica.cliques.values()):
         return Standing.NOTHING_SCHEDULED
-    return Standing.BREACHED if any(clique_breach(view).is_true for view in views) else Standing.HEALTHY
+    return Standing.AVAILABLE if is_available else Standing.UNAVAILABLE

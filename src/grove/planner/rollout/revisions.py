@@ -13,7 +13,7 @@ from grove.api import labels, names
 from grove.api.controllerrevision import ControllerRevision
 from grove.api.meta import JsonObject
 from grove.api.names import derived_letters
-from grove.api.podcliqueset import CliqueTemplate, SetTemplate, UpdateType
+from grove.api.podcliqueset import CliqueTemplate, CurrentlyUpdating, SetTemplate, UpdateType
 from grove.api.resources import CONTROLLER_REVISIONS
 from grove.api.revision import (
     Revision,
@@ -42,7 +42,8 @@ class Targets:
 
     def __init__(self, context: SetContext, stored: Sequence[ControllerRevision]) -> None:
         self.context = context
-        self.revisions = tuple(sorted(filter(None, map(read_revision, stored)), key=lambda revision: revision.number))
+        found = (read_revision(one, context.name) for one in stored)
+        self.revisions = tuple(sorted(filter(None, found), key=lambda revision: revision.number))
         template = context.spec.template
         self.wanted = next((r for r in reversed(self.revisions) if makes_same_pods(template, r.template)), None)
         # A template that could not be stored yet is not carried out: what was asked for before stays.
@@ -74,11 +75,16 @@ class Targets:
             return self.newest
         return self.contexts.get(self.running(replica), self.newest)
 
-    def role_of(self, replica: ReplicaView, turn: int | None, restarts: int) -> Role:
+    def role_of(self, replica: ReplicaView, turn: CurrentlyUpdating | None, restarts: int) -> Role:
         # While what is asked for is not stored, nobody's turn goes on: it would lead to what nobody asks for.
-        is_turn = replica.index == turn and not self.is_on_delete and self.wanted is not None
+        is_chosen = turn is not None and replica.index == turn.replica_index
+        is_turn = is_chosen and not self.is_on_delete and self.wanted is not None
         return Role(
-            is_turn=is_turn, is_on_delete=self.is_on_delete, restarts=restarts, stored_hashes=self.stored_hashes
+            is_turn=is_turn,
+            turn=turn if is_turn else None,
+            is_on_delete=self.is_on_delete,
+            restarts=restarts,
+            stored_hashes=self.stored_hashes,
         )
 
     def running(self, replica: ReplicaView) -> str:
@@ -136,6 +142,10 @@ def plan_revisions(snapshot: Snapshot, targets: Targets, retries: Retries) -> tu
     """Store what is asked for now, give it the highest number, and drop what nobody needs."""
     if targets.wanted is None:
         create = _create(snapshot, targets)
+        damaged = next((one.metadata for one in snapshot.revisions if one.metadata.name == create.name), None)
+        if damaged is not None:
+            delete = delete_object(CONTROLLER_REVISIONS, damaged, "it cannot be read, and its name is needed")
+            return chain("revision", WHOLE_SET, () if damaged.is_leaving else (delete,), rank=Rank.FIRST)
         return chain("revision", WHOLE_SET, (create,) if retries.allow(create.failure_key) else (), rank=Rank.FIRST)
     highest = max((one.number for one in targets.revisions if one is not targets.wanted), default=0)
     actions: list[Action] = []

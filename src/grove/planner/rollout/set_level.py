@@ -1,7 +1,8 @@
 """Whose turn it is: one replica of a set at a time is brought to the newest templates.
 
-spec/rolling-update.md, "PodGangSet (PGS) Replica Selection": replicas with nothing scheduled first, then those in
-breach, then the healthy ones from the highest index down. The turn is stored before the replica does anything with it.
+spec/rolling-update.md, "PodGangSet (PGS) Replica Selection": replicas with nothing scheduled first, then those that are
+not available, then the others from the highest index down. The turn is stored before the replica does anything with
+it, and with it whether the replica was available: the turn of one that was is over only when it is so again.
 """
 
 from collections.abc import Sequence
@@ -29,13 +30,14 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     standing: Standing
+    is_available: bool = False
 
 
 class RollFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the replicas of a set add up to."""
 
     outdated: tuple[Candidate, ...] = ()
-    # Of the replica in turn: everything of it runs the newest templates, and nothing is waited for.
+    # Of the replica in turn: everything of it runs the newest templates, and no minimum is waited for.
     is_turn_done: bool = False
     wait: Wait | None = None
     updated_cliques: tuple[str, ...] = ()
@@ -48,11 +50,16 @@ class RollFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 def turn_of(pcs: PodCliqueSet) -> int | None:
     """The index of the replica whose turn it is, as it is stored."""
+    turn = stored_turn(pcs)
+    return None if turn is None else turn.replica_index
+
+
+def stored_turn(pcs: PodCliqueSet) -> CurrentlyUpdating | None:
     progress = pcs.status.rolling_update_progress
     if progress is None or progress.update_ended_at is not None or progress.currently_updating is None:
         return None
-    index = progress.currently_updating.replica_index
-    return index if index < pcs.spec.replicas else None
+    turn = progress.currently_updating
+    return turn if turn.replica_index < pcs.spec.replicas else None
 
 
 def roll_set(
@@ -81,8 +88,7 @@ def roll_set(
             return SetRollingUpdateProgress(update_started_at=instant, update_ended_at=instant)
         return stored
     progress = msgspec.structs.replace(stored, update_started_at=instant) if is_other else stored
-    turn = turn_of(pcs)
-    if turn is None or facts.is_turn_done:
+    if stored_turn(pcs) is None or facts.is_turn_done:
         progress = msgspec.structs.replace(progress, currently_updating=_next(facts, instant))
         if progress.currently_updating is None:
             progress = msgspec.structs.replace(progress, update_ended_at=instant)
@@ -91,7 +97,13 @@ def roll_set(
 
 def _next(facts: RollFacts, instant: datetime) -> CurrentlyUpdating | None:
     chosen = min(facts.outdated, key=lambda candidate: (candidate.standing, -candidate.index), default=None)
-    return None if chosen is None else CurrentlyUpdating(replica_index=chosen.index, update_started_at=instant)
+    if chosen is None:
+        return None
+    return CurrentlyUpdating(
+        replica_index=chosen.index,
+        update_started_at=instant,
+        was_available=chosen.is_available,
+    )
 
 
 def _listed(progress: SetRollingUpdateProgress, facts: RollFacts) -> SetRollingUpdateProgress:

@@ -33,6 +33,18 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.since is None else self.since + STALLED_AFTER
 
 
+_REMEDIES: dict[str, str] = {
+    Reason.NO_CAPACITY: "add capacity, or undo the change",
+    Reason.MINIMUM_NOT_MET: "repair what is not ready, or undo the change",
+    Reason.PODS_REFUSED: "allow the pods, or undo the change",
+}
+
+
+def remedy(reason: Reason) -> str:
+    """What a user can do about a stalled update."""
+    return _REMEDIES.get(reason, "correct the template, or undo the change")
+
+
 def longest(waits: Iterable[Wait | None]) -> Wait | None:
     """The one to tell: what cannot heal before what lasts longest."""
     return min(

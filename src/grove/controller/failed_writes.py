@@ -1,0 +1,148 @@
+"""Writes that fail, by key, until they succeed or are not wanted any more; and when each may be tried again.
+
+Kept in memory only: after a restart a write is tried and fails again. What is reported, and when, is decided by
+`planner/failed_writes.py`. Creates that the server rejects are remembered by `failures.py` instead.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import msgspec
+
+from grove.api.meta import Uid
+from grove.kube.errors import ApiError
+from grove.planner.failed_writes import LASTING, FailedWrite, WriteId, reason_of
+
+# Another answer is reported when it came so often in a row: answers that alternate must not become a stream of writes.
+HEARD_OFTEN = 3
+# A write whose object had just changed may follow at once; one that meets this again and again may not.
+FREE_CONFLICTS = 3
+
+
+class _Entry(msgspec.Struct):
+    """One failed write, in the words that are reported; `other` is another code that was heard since, and how often."""
+
+    failed: FailedWrite
+    held_until: datetime
+    other: tuple[int, int] = (0, 0)
+    # The last code that was reported.
+    reported_code: int | None = None
+
+
+class FailedWrites:
+    """By key: the uid of a set or a topology binding. `first` and `longest` are the back-off in seconds."""
+
+    def __init__(self, *, first: float, longest: float) -> None:
+        self._first = first
+        self._longest = longest
+        self._keys: dict[Uid, dict[WriteId, _Entry]] = {}
+        # Keys all of whose writes were tried since this process began to lead.
+        self._tried: set[Uid] = set()
+
+    def of(self, key: Uid) -> tuple[FailedWrite, ...]:
+        """Return the failed writes, the oldest first."""
+        entries = self._keys.get(key)
+        if not entries:
+            return ()
+        return tuple(sorted((entry.failed for entry in entries.values()), key=_age))
+
+    def ids_of(self, key: Uid) -> frozenset[WriteId]:
+        return frozenset(self._keys.get(key, ()))
+
+    def all(self) -> tuple[FailedWrite, ...]:
+        return tuple(sorted((one.failed for entries in self._keys.values() for one in entries.values()), key=_age))
+
+    def count_by_reason(self) -> Counter[str]:
+        return Counter(str(reason_of(one.code, one.message)) for one in self.all())
+
+    def held_until(self, key: Uid, write: WriteId) -> datetime | None:
+        """Return until when the write must not be tried again."""
+        entry = self._keys.get(key, {}).get(write)
+        return None if entry is None else entry.held_until
+
+    def is_tried(self, key: Uid) -> bool:
+        """Answer whether the failures are complete: before that, none may be known only because none was tried."""
+        return key in self._tried
+
+    def record(self, key: Uid, write: WriteId, error: ApiError, now: datetime) -> datetime:
+        """Remember a failure; returns when to try again."""
+        entries = self._keys.setdefault(key, {})
+        old = entries.get(write)
+        count = old.failed.count + 1 if old else 1
+        first_at = old.failed.first_at if old else now
+        retry_at = self._retry_at(count, first_at, now, error.retry_after or 0.0)
+        is_free = error.code == 409 and count < FREE_CONFLICTS
+        failed = FailedWrite(
+            write=write,
+            code=error.code,
+            message=error.brief or error.reason,
+            count=count,
+            first_at=first_at,
+            last_at=now,
+        )
+        entry = _Entry(failed=failed, held_until=now if is_free else retry_at)
+        if old is not None:
+            _keep_words(entry, old, error.code)
+        entries[write] = entry
+        return retry_at
+
+    def clear(self, key: Uid, write: WriteId) -> None:
+        """Forget a write that succeeded."""
+        entries = self._keys.get(key)
+        if entries is not None:
+            entries.pop(write, None)
+            if not entries:
+                del self._keys[key]
+
+    def keep_only(self, key: Uid, wanted: Iterable[WriteId]) -> bool:
+        """Forget what is not wanted any more, given all that the newest plan would write; returns whether any was."""
+        ids = self.ids_of(key)
+        dropped = ids.difference(wanted) if ids else ids
+        for write in dropped:
+            self.clear(key, write)
+        return bool(dropped)
+
+    def mark_tried(self, key: Uid) -> bool:
+        """Note that everything of the key was tried; returns whether that is news."""
+        is_first = key not in self._tried
+        self._tried.add(key)
+        return is_first
+
+    def take_news(self, key: Uid, now: datetime) -> tuple[FailedWrite, ...]:
+        """Return those that turned into lasting failures, or changed their code, since this was asked last."""
+        news: list[FailedWrite] = []
+        for entry in self._keys.get(key, {}).values():
+            if entry.failed.is_lasting(now) and entry.reported_code != entry.failed.code:
+                entry.reported_code = entry.failed.code
+                news.append(entry.failed)
+        return tuple(sorted(news, key=_age))
+
+    def forget(self, key: Uid) -> None:
+        self._keys.pop(key, None)
+        self._tried.discard(key)
+
+    def _retry_at(self, count: int, first_at: datetime, now: datetime, asked_seconds: float) -> datetime:
+        """Return when to try again: later and later, and once more right before the failure is reported."""
+        pause = min(self._first * (1 << min(count - 1, 16)), self._longest)
+        reported_at = first_at + LASTING
+        retry_at = now + timedelta(seconds=pause)
+        if now < reported_at < retry_at:
+            retry_at = reported_at
+        return max(retry_at, now + timedelta(seconds=asked_seconds))
+
+
+def _keep_words(entry: _Entry, old: _Entry, code: int) -> None:
+    """Words of one code differ in ports, times and names: the first ones stay, until another code is here to stay."""
+    entry.reported_code = old.reported_code
+    heard = old.other[1] + 1 if old.other[0] == code else 1
+    if code == old.failed.code:
+        heard = 0
+    if heard < HEARD_OFTEN:
+        entry.failed = msgspec.structs.replace(entry.failed, code=old.failed.code, message=old.failed.message)
+        entry.other = (code, heard)
+
+
+def _age(failed: FailedWrite) -> tuple[datetime, str, str, str, str]:
+    write = failed.write
+    return failed.first_at, write.resource, write.verb, write.namespace, write.name

@@ -1,0 +1,56 @@
+"""How many objects a set asks for as its groups and cliques are scaled now, and what is held if these are too many.
+
+Admission refuses such a scale, but webhooks may be off. A set beyond its budget keeps what it has: replicas that are
+scaled beyond the template get nothing new until they are scaled in again, all others go on as ever.
+"""
+
+from collections.abc import Mapping
+
+from grove.api import labels, names
+from grove.api.validation.size import HOW_TO_RAISE, objects_of_replica
+from grove.planner.snapshot import SetContext
+from grove.planner.views import ReplicaView
+
+
+def count_objects(context: SetContext, replica: ReplicaView) -> int:
+    """Return how many objects one set replica asks for, or has already."""
+    if replica.index >= context.spec.replicas:
+        return 0
+    group_replicas = {
+        config.name: group.spec.replicas
+        for config in context.groups
+        if (group := replica.groups.get(names.group(context.name, replica.index, config.name))) is not None
+    }
+    clique_pods = {
+        clique.name: view.replicas
+        for clique in context.standalone
+        if (view := replica.cliques.get(names.standalone_clique(context.name, replica.index, clique.name))) is not None
+    }
+    asked = objects_of_replica(context.spec.template, group_replicas, clique_pods).total
+    pods = sum(view.replicas for view in replica.cliques.values())
+    parts = (replica.cliques, replica.groups, replica.gangs, replica.services)
+    return max(asked, pods + sum(map(len, parts)))
+
+
+def is_scaled_out(context: SetContext, replica: ReplicaView) -> bool:
+    """Does this replica ask for more than the template gives it?"""
+    return count_objects(context, replica) > objects_of_replica(context.spec.template, {}, {}).total
+
+
+def limit_scale(replica: ReplicaView, live_scale: Mapping[str, int]) -> dict[str, int]:
+    """Return the scale of the groups of a set beyond its budget: never more than there is already."""
+    existing: dict[str, int] = {}
+    for view in replica.cliques.values():
+        own = view.clique.metadata.labels
+        group, index = own.get(labels.GROUP, ""), own.get(labels.GROUP_REPLICA_INDEX, "")
+        if index.isdecimal():
+            existing[group] = max(existing.get(group, 0), int(index) + 1)
+    # One that has nothing yet is not scaled to zero.
+    return {name: min(replicas, existing.get(name, 1)) for name, replicas in live_scale.items()}
+
+
+def describe_excess(objects: int, budget: int) -> str:
+    return (
+        f"with the present scale of its groups and cliques the set asks for {objects} objects, and may have {budget}: "
+        f"nothing more is created for replicas that are scaled out; scale them in, or {HOW_TO_RAISE}"
+    )

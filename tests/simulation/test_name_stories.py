@@ -1,0 +1,20 @@
+"""Pod names in virtual time."""
+
+import pytest
+
+from grove.sim.clock import run_virtual
+from grove.sim.world import World
+from tests.simulation.name_stories import NAME_STORIES
+from tests.simulation.stories import ONE_POD_NODE, Story
+
+
+@pytest.mark.parametrize("story", NAME_STORIES, ids=lambda story: story.name)
+def test_a_story_of_names(story: Story) -> None:
+    async def run() -> None:
+        async with World(seed=1, nodes=story.nodes, node_resources=ONE_POD_NODE) as world:
+            await story.tell(world)
+            await world.settle()
+            world.check()
+            assert world.invariants.checked_count > 0
+
+    run_virtual(run())
