@@ -45,6 +45,8 @@ AUDIT_POLICY = {
     "rules": [{"level": "Metadata"}],
 }
 LOOPBACK = "127.0.0.1"
+# They exit if the API server goes away while they start, and a kubelet starts them again.
+_CLIENTS = ("kube-controller-manager", "kube-scheduler")
 # Below those that a system hands out by itself: nobody else gets one of them by chance.
 _PORTS = range(20_000, 30_000)
 
@@ -139,12 +141,11 @@ class Plane:
     def await_ready(self) -> None:
         deadline = monotonic() + READY_SECONDS
         while not self._is_ready():
-            for name, process in self._processes.items():
-                if process.poll() is not None:
-                    raise RuntimeError(f"{name} ended with {process.returncode}\n{self._last_words(name)}")
+            self._restart_ended()
             if monotonic() > deadline:
                 raise RuntimeError(f"not ready after {READY_SECONDS:g} s\n{self._last_words('kube-apiserver')}")
             sleep(0.05)
+        self._restart_ended()
 
     def close(self) -> None:
         # An API server without its etcd would not go for minutes, and keep its port.
@@ -152,6 +153,15 @@ class Plane:
             self.stop(component)
         for name in self._held.values():
             name.close()
+
+    def _restart_ended(self) -> None:
+        """Start clients of the API server again that ended because it was away; raise if a server itself ended."""
+        for name, process in tuple(self._processes.items()):
+            if process.poll() is None:
+                continue
+            if name not in _CLIENTS:
+                raise RuntimeError(f"{name} ended with {process.returncode}\n{self._last_words(name)}")
+            self.start(name)
 
     def _is_ready(self) -> bool:
         context = ssl.create_default_context(cadata=self.ca.decode())
