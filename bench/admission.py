@@ -24,30 +24,30 @@ import yaml
 
 from bench.http import GROVE, connected, running
 from bench.table import Row, show
-from grove.admission.envelope import open_review
+from grove.admission.admission_review import open_review
 from grove.admission.json_patch import json_patch
-from grove.admission.review import review
-from grove.api.admission import AdmissionRequest, Operation
+from grove.admission.policy import review
 from grove.api.defaulting import default_podcliqueset
-from grove.api.lease import Lease
-from grove.api.meta import JsonObject
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import LEASES, PODCLIQUESETS
-from grove.api.validation.changes import change_errors
+from grove.api.types.admission import AdmissionRequest, Operation
+from grove.api.types.lease import Lease
+from grove.api.types.meta import JsonObject
+from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.validation.cliques import clique_errors
 from grove.api.validation.groups import group_errors
+from grove.api.validation.immutable_fields import change_errors
 from grove.api.validation.mnnvl import mnnvl_errors
-from grove.api.validation.names import metadata_errors, name_errors
+from grove.api.validation.object_budget import size_errors
+from grove.api.validation.object_names import metadata_errors, name_errors
 from grove.api.validation.podcliqueset import ENOUGH_ERRORS
-from grove.api.validation.settings import Settings
-from grove.api.validation.shape import read
-from grove.api.validation.sharing import sharing_errors
-from grove.api.validation.size import size_errors
-from grove.api.validation.startup import startup_errors
+from grove.api.validation.resource_claims import sharing_errors
+from grove.api.validation.schema import read
+from grove.api.validation.startup_order import startup_errors
 from grove.api.validation.stored_bytes import LARGEST_SPEC
-from grove.api.validation.termination import termination_errors
-from grove.api.validation.topology import topology_errors
+from grove.api.validation.termination_delay import termination_errors
+from grove.api.validation.topology_constraints import topology_errors
 from grove.api.validation.training import training_errors
+from grove.api.validation.validation_options import Settings
 from grove.clock import LoopClock
 from grove.kube.client import Client
 

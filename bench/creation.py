@@ -12,7 +12,7 @@ from time import process_time
 
 from bench.table import Row
 from bench.worlds import BenchWorld, flat_set, rare_collections
-from grove.sim.clock import run_virtual
+from grove.sim.virtual_clock import run_virtual
 
 _ROOMS = ("planner", "controller", "kube", "placement", "cluster", "sim", "api", "admission")
 

@@ -21,9 +21,9 @@ from bench.http import CONNECTIONS, GROVE, OBJECTS, connected, pod, requests_per
 from bench.table import Row, show
 from grove.api.resources import PODS
 from grove.clock import LoopClock
-from grove.cluster.data_dir import open_data_dir
-from grove.cluster.journal import Journal
-from grove.cluster.server import ApiServer
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.storage.data_dir import open_data_dir
+from grove.cluster.storage.group_commit import Journal
 from grove.kube.transport import Request
 
 KEPT_OBJECTS = 50_000

@@ -21,8 +21,8 @@ from bench.table import Row, show
 from bench.worlds import flat_set
 from grove.api.resources import PODCLIQUESETS
 from grove.clock import LoopClock
-from grove.kube.config import find_access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import find_access
 from tests.kube.controlplane.plane import GANGS, Plane
 
 NODES = 100

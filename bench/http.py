@@ -19,14 +19,14 @@ import msgspec
 from aiohttp import web
 
 from bench.table import Row, show
-from grove.api.meta import JsonObject
 from grove.api.resources import PODS
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
-from grove.cluster.http.certificates import make_certificates
-from grove.cluster.http.kubeconfig import write_kubeconfig
+from grove.cluster.http.kubeconfig_writer import write_kubeconfig
+from grove.cluster.http.loopback_certificates import make_certificates
 from grove.kube.client import Client
-from grove.kube.config import Access, find_access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access, find_access
 from grove.kube.transport import Request
 
 CONNECTIONS = 64

@@ -17,12 +17,12 @@ from bench.plane import Audit, Seen, cpu_seconds, measured_plane, peak_memory, r
 from bench.table import Row, show
 from bench.worlds import flat_set
 from grove.api.labels import GATE
-from grove.api.meta import JsonObject
 from grove.api.resources import PODCLIQUESETS, PODS
+from grove.api.types.meta import JsonObject
 from grove.clock import Clock, LoopClock
 from grove.kube.client import Client
-from grove.kube.config import find_access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import find_access
 from grove.kube.transport import Request
 from tests.kube.controlplane.plane import Plane
 

@@ -17,20 +17,20 @@ import msgspec
 
 from bench.http import GROVE
 from bench.table import Row
-from grove.api.pod import Pod
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.types.pod import Pod
+from grove.api.types.podcliqueset import PodCliqueSet
 from grove.clock import Clock
-from grove.kube.cache import Store
 from grove.kube.client import Client
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.reflector import Reflector
+from grove.kube.store import Store
 from grove.kube.transport import MERGE_PATCH, Request
-from grove.kube.watch import Reflector
 from tests.kube.controlplane.nodes import running_nodes
 from tests.kube.controlplane.plane import NO_GANGS, Gangs, Plane, running_plane
 
 LONGEST_SECONDS = 300.0
-CRDS = Path(__file__).parent.parent / "src/grove/api/crd_yaml"
+CRDS = Path(__file__).parent.parent / "src/grove/api/schema/crd_yaml"
 OURS = "app.kubernetes.io/managed-by=grove-operator"
 OPERATOR = "system:serviceaccount:default:bench"
 

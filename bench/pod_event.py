@@ -7,12 +7,12 @@ import msgspec
 
 from bench.table import Row
 from bench.worlds import BenchWorld, flat_set
-from grove.api.meta import Condition, find_condition
-from grove.api.pod import Pod
-from grove.kube.answers import Modified
-from grove.planner.memo import Memo
+from grove.api.types.meta import Condition, find_condition
+from grove.api.types.pod import Pod
+from grove.kube.response_decoding import Modified
 from grove.planner.plan import plan
-from grove.sim.clock import run_virtual
+from grove.planner.plan_cache import Memo
+from grove.sim.virtual_clock import run_virtual
 
 SMALL, LARGE, EVENTS = 15, 1500, 300
 

@@ -17,14 +17,14 @@ import msgspec
 from bench.plane import Audit, Seen, cpu_seconds, measured_plane, running_operator, watched
 from bench.table import Row, show
 from bench.worlds import BenchWorld, flat_set, rare_collections
-from grove.api.meta import JsonObject, Uid
-from grove.api.pod import Pod
 from grove.api.resources import PODCLIQUESETS
+from grove.api.types.meta import JsonObject, Uid
+from grove.api.types.pod import Pod
 from grove.clock import LoopClock
-from grove.cluster.store import Change
-from grove.kube.config import find_access
-from grove.kube.http import HttpTransport
-from grove.sim.clock import run_virtual
+from grove.cluster.storage.store import Change
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import find_access
+from grove.sim.virtual_clock import run_virtual
 from tests.kube.controlplane.plane import Plane
 
 NODES = 100

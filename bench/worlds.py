@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.clock import Clock
-from grove.cluster.store import Change
-from grove.controller.app import Controller
+from grove.cluster.storage.store import Change
+from grove.controller.manager import Controller
 from grove.kube.client import Client
-from grove.sim.world import Operator, World
+from grove.sim.simulation import Operator, World
 
 NODE = {"cpu": "1000", "memory": "4Ti", "pods": "2000"}
 

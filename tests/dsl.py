@@ -11,29 +11,6 @@ from typing import Any, TypeVar, assert_never
 import msgspec
 
 from grove.api import labels, names
-from grove.api.controllerrevision import ControllerRevision
-from grove.api.meta import (
-    Condition,
-    HasMetadata,
-    JsonObject,
-    NamespacedName,
-    ObjectMeta,
-    OwnerKey,
-    OwnerReference,
-    Uid,
-    to_wire,
-)
-from grove.api.pod import ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, SchedulingGate, TerminatedState
-from grove.api.podclique import PodClique, PodCliqueSpec, PodCliqueStatus
-from grove.api.podcliqueset import (
-    CliqueTemplate,
-    GroupConfig,
-    PodCliqueSet,
-    PodCliqueSetSpec,
-    PodCliqueSetStatus,
-    SetTemplate,
-)
-from grove.api.podgang import PodGang, PodGangSpec, PodGangStatus, PodGroup
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     GROUPS,
@@ -44,12 +21,43 @@ from grove.api.resources import (
     SERVICES,
     Resource,
 )
-from grove.api.revision import draw_revision, revision_data
-from grove.api.scalinggroup import PodCliqueScalingGroup, ScalingGroupSpec, ScalingGroupStatus
-from grove.api.service import Service, ServiceSpec
-from grove.cluster.patches.merge import apply_merge_patch
-from grove.cluster.server.selectors import parse_labels
-from grove.controller.failures import FailureBook
+from grove.api.template_revision import draw_revision, revision_data
+from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.meta import (
+    Condition,
+    HasMetadata,
+    JsonObject,
+    NamespacedName,
+    ObjectMeta,
+    OwnerKey,
+    OwnerReference,
+    Uid,
+    to_wire,
+)
+from grove.api.types.pod import (
+    ContainerState,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    SchedulingGate,
+    TerminatedState,
+)
+from grove.api.types.podclique import PodClique, PodCliqueSpec, PodCliqueStatus
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup, ScalingGroupSpec, ScalingGroupStatus
+from grove.api.types.podcliqueset import (
+    CliqueTemplate,
+    GroupConfig,
+    PodCliqueSet,
+    PodCliqueSetSpec,
+    PodCliqueSetStatus,
+    SetTemplate,
+)
+from grove.api.types.podgang import PodGang, PodGangSpec, PodGangStatus, PodGroup
+from grove.api.types.service import Service, ServiceSpec
+from grove.cluster.apiserver.codec.selectors import parse_labels
+from grove.cluster.patches.merge_patch import apply_merge_patch
+from grove.controller.rejected_creates import FailureBook
 from grove.planner.actions import (
     Action,
     Chain,
@@ -63,10 +71,10 @@ from grove.planner.actions import (
     StatusWrite,
     Urgency,
 )
-from grove.planner.availability import is_group_updating
-from grove.planner.memo import Memo
 from grove.planner.plan import plan
+from grove.planner.plan_cache import Memo
 from grove.planner.snapshot import SetContext, Snapshot, build_context
+from grove.planner.status.availability import is_group_updating
 from grove.planner.views import CliqueView, ReplicaView, view_clique
 
 T = TypeVar("T", bound=HasMetadata)

@@ -15,16 +15,16 @@ from typing import Any
 import msgspec
 import yaml
 
-from grove.api.crds import own_schema
-from grove.api.meta import JsonObject
-from grove.api.operatorconfiguration import OperatorConfiguration
-from grove.api.podcliqueset import PodCliqueSet, WorkloadType
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, TOPOLOGY_BINDINGS, Resource
-from grove.api.validation.changes import change_errors
-from grove.api.yaml_text import spread_text
-from grove.installation.settings import DEFAULT_CONFIGURATION
-from grove.sim.clock import run_virtual
-from grove.sim.world import World
+from grove.api.schema.crd_generator import own_schema
+from grove.api.types.meta import JsonObject
+from grove.api.types.operatorconfiguration import OperatorConfiguration
+from grove.api.types.podcliqueset import PodCliqueSet, WorkloadType
+from grove.api.validation.immutable_fields import change_errors
+from grove.api.values.yaml_text import spread_text
+from grove.installation.install_options import DEFAULT_CONFIGURATION
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.configuration_keys import MEANINGS
 from tests.reference import conditions_page
 

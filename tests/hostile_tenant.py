@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import JsonObject, ObjectMeta, Wire, to_wire
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     GROUPS,
@@ -23,8 +22,9 @@ from grove.api.resources import (
     SERVICES,
     Resource,
 )
+from grove.api.types.meta import JsonObject, ObjectMeta, Wire, to_wire
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.errors import ApiError
 
 HOLD = "hostile.example/hold"
 EVIL_IMAGE = "registry.example/evil:1"

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.text import Text
 
 from grove.api.resources import GROUPS
-from grove.cli.explaining import explain
-from grove.cli.following import Followed
-from grove.cli.options import Target
-from grove.cli.output import Row, rich_text
-from grove.cli.tree_view import tree_rows
-from grove.cli.why import why_rows
-from grove.sim.clock import run_virtual
-from grove.sim.world import World
+from grove.cli.commands.why import why_rows
+from grove.cli.common.options import Target
+from grove.cli.common.output import Row, rich_text
+from grove.cli.status.set_watcher import Followed
+from grove.cli.status.tree_view import tree_rows
+from grove.cli.why.runner import explain
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.markdown import ROOT
 
 PICTURE = ROOT / "docs" / "status.svg"

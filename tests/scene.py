@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from grove.api.meta import HasMetadata, JsonObject
-from grove.api.pod import Pod
 from grove.api.resources import Resource
+from grove.api.types.meta import HasMetadata, JsonObject
+from grove.api.types.pod import Pod
 from grove.kube.client import Client
-from grove.sim.world import Applied
+from grove.sim.simulation import Applied
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -23,7 +23,7 @@ class Seen(Protocol):
 
 
 class Scene(Seen, Protocol):
-    """What people do and what they see. `grove.sim.world.World` is one."""
+    """What people do and what they see. `grove.sim.simulation.World` is one."""
 
     @property
     def client(self) -> Client: ...

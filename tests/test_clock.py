@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from grove.clock import LoopClock, MachineClock
-from grove.sim.clock import run_virtual
+from grove.sim.virtual_clock import run_virtual
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

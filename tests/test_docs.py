@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from grove.api import labels, names
-from grove.api.crds import object_schema
-from grove.api.fielderrors import ErrorKind
-from grove.api.meta import JsonObject
 from grove.api.reasons import ConditionType, Documented, EventReason, FindingReason, Reason
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
-from grove.cluster.kubelet.life import SIM_STOPS_AFTER
-from grove.planner.set_status import ERROR_CODES, MIRROR_ERROR_CODE
+from grove.api.schema.crd_generator import object_schema
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import ErrorKind
+from grove.cluster.kubelet.simulated.pod_state_machine import SIM_STOPS_AFTER
+from grove.planner.status.set_status import ERROR_CODES, MIRROR_ERROR_CODE
 from tests.markdown import PAGES, ROOT, code, fences, links, page_name, tables, without_fences
 from tests.reference import placed_words
 
@@ -171,7 +171,7 @@ def test_the_examples_of_names_are_what_we_build() -> None:
 
 
 def test_every_variable_of_a_pod_is_documented_and_no_other() -> None:
-    source = (ROOT / "src" / "grove" / "planner" / "objects.py").read_text()
+    source = (ROOT / "src" / "grove" / "planner" / "child_manifests.py").read_text()
     page = (DOCS / "reference" / "wire.md").read_text()
     documented = [row[0].strip("`") for table in tables(page) for row in table if row[0].startswith("`GROVE_")]
     assert sorted(documented) == sorted(re.findall(r'"(GROVE_\w+)"', source))

@@ -7,10 +7,10 @@ import yaml
 
 from grove.api import labels
 from grove.api.resources import NODES, PODCLIQUESETS, PODGANGS
+from grove.cluster.default_topology_binding import create_topology
 from grove.cluster.nodes import BLOCK, RACK
-from grove.cluster.topology import create_topology
-from grove.sim.clock import run_virtual
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.admission.asking import created
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

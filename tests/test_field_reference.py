@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grove.api.defaulting import default_podcliqueset
-from grove.api.operatorconfiguration import OperatorConfiguration
+from grove.api.types.operatorconfiguration import OperatorConfiguration
 from tests.configuration_keys import MEANINGS
 from tests.field_reference import COMMAND, FOLDER, KINDS, Field, Kind, configuration_keys, fields_of, pages
 

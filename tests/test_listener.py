@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from grove.clock import LoopClock
-from grove.cluster.http.certificates import make_certificates
+from grove.cluster.http.loopback_certificates import make_certificates
 from grove.listener import ConnectionLimits, HttpListener
 
 HOST = "127.0.0.1"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from grove.cli.commands import COMMANDS, module_of
+from grove.cli.command_registry import COMMANDS, module_of
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "grove"
@@ -17,17 +17,19 @@ SOURCES = tuple(sorted(PACKAGE.rglob("*.py")))
 TESTS = tuple(sorted((ROOT / "tests").rglob("test_*.py")))
 PURE_ROOMS = ("api", "planner", "placement", "installation")
 
-TIME_DOORS = ("clock.py", "sim/clock.py")
+TIME_DOORS = ("clock.py", "sim/virtual_clock.py")
 # Commands that run in real time draw their seeds and tokens there.
-CHANCE_DOORS = ("cli/chance.py",)
-# The process kubelet probes its pods, speaks to its warden, and teaches programs in pods the names of others.
-PROCESS_DOORS = tuple(f"cluster/kubelet/{name}.py" for name in ("probes", "processes", "resolver", "warden"))
+CHANCE_DOORS = ("cli/common/random_source.py",)
+# The process kubelet probes its pods, talks to its supervisor, and resolves the names of pods for their programs.
+PROCESS_DOORS = tuple(
+    f"cluster/kubelet/process/{name}.py" for name in ("probes", "supervisor_client", "dns_resolver", "supervisor")
+)
 # `kube/transport.py` is the seam; behind it, one server and two clients that speak HTTP, one of them light, for short
 # commands. Beside it, the operator's pages and its webhooks. All that listen do so through `listener.py`.
 NETWORK_DOORS = (
-    "listener.py", "kube/config.py", "kube/http.py", "kube/light.py", "kube/tls.py", "cluster/http/",
-    "controller/pages.py",
-    "admission/server.py", "admission/tls.py", *PROCESS_DOORS,
+    "listener.py", "kube/kubeconfig.py", "kube/http_transport.py", "kube/light_transport.py", "kube/tls.py",
+    "cluster/http/", "controller/observability/http_endpoints.py",
+    "admission/webhook_server.py", "admission/tls.py", *PROCESS_DOORS,
 )  # fmt: skip
 TIME_MODULES = ("sched", "time")
 CHANCE_MODULES = ("random", "secrets", "uuid")
@@ -37,7 +39,7 @@ OTHER_IO_MODULES = (
     "structlog", "subprocess", "sys", "tempfile", "threading",
 )  # fmt: skip
 CLOCK_CALLS = re.compile(r"(?:date|datetime)\.(?:now|utcnow|today)|asyncio\.sleep|(?:.*get_\w+_loop\(\)|loop)\.time")
-NO_HOMES = ("common", "helper", "helpers", "misc", "tools", "util", "utils")
+NO_HOMES = ("helper", "helpers", "misc", "tools", "util", "utils")
 
 # What people start or import first, and the commands, whose modules are found by name when one is asked for.
 # Everything else must be needed by something.

@@ -1,5 +1,5 @@
 """Making certificates: an authority, and what it signs for a server. Whose they are and how long they last is said by
-those who need them (`admission/certificates.py`, `cluster/http/certificates.py`).
+those who need them (`admission/webhook_certificates.py`, `cluster/http/loopback_certificates.py`).
 """
 
 from collections.abc import Iterable

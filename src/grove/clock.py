@@ -1,7 +1,7 @@
 """The time door: the only module that asks what time it is or sleeps.
 
-Time is the running event loop's, so the simulator replaces the loop and nothing else (`sim/clock.py`). Only a program
-that shares its times with other machines follows the machine's own clock.
+Time is the running event loop's, so the simulator replaces the loop and nothing else (`sim/virtual_clock.py`). Only
+a program that shares its times with other machines follows the machine's own clock.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The three families of errors, because three different people act on them.
 
-`ApiError`, the third family, lives in `kube/errors.py`: it speaks of a server.
+`ApiError`, the third family, lives in `kube/api_errors.py`: it speaks of a server.
 """
 
 

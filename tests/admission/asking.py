@@ -1,10 +1,10 @@
 """Questions to admission, in one line each."""
 
-from grove.admission.review import DEFAULT_SETTINGS, NO_LOOKUP, Lookup, review
-from grove.api.admission import AdmissionAnswer, AdmissionRequest, Operation
-from grove.api.meta import JsonObject
+from grove.admission.policy import DEFAULT_SETTINGS, NO_LOOKUP, Lookup, review
 from grove.api.resources import PODCLIQUESETS
-from grove.api.validation.settings import Settings
+from grove.api.types.admission import AdmissionAnswer, AdmissionRequest, Operation
+from grove.api.types.meta import JsonObject
+from grove.api.validation.validation_options import Settings
 
 
 def created(json: JsonObject, lookup: Lookup = NO_LOOKUP, settings: Settings = DEFAULT_SETTINGS) -> AdmissionAnswer:

@@ -9,21 +9,21 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from grove.admission.app import WebhookOptions, upkeep_of
-from grove.admission.certificates import Lifetimes, is_valid_at, read_certificates
 from grove.admission.tls import LiveContext
-from grove.api.meta import JsonObject
+from grove.admission.webhook_app import WebhookOptions, upkeep_of
+from grove.admission.webhook_certificates import Lifetimes, is_valid_at, read_certificates
 from grove.api.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Object, Resource
-from grove.api.secret import Secret
-from grove.api.webhookconfiguration import WebhookConfiguration
+from grove.api.types.meta import JsonObject
+from grove.api.types.secret import Secret
+from grove.api.types.webhookconfiguration import WebhookConfiguration
 from grove.clock import LoopClock
-from grove.cluster.inprocess import InProcessTransport
-from grove.cluster.server import ApiServer
-from grove.installation.webhooks import ServiceTarget, webhook_configurations
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.in_process_transport import InProcessTransport
+from grove.installation.webhook_configurations import ServiceTarget, webhook_configurations
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.errors import ApiError
-from grove.sim.clock import run_virtual
 from grove.sim.faults import CALM, FaultPlan, FaultyTransport
+from grove.sim.virtual_clock import run_virtual
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False, view=Object)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import isqrt
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.api.manifests import claim, clique, container, explicit, group, manifest, share, training
 
 Shape = Callable[[int], JsonObject]

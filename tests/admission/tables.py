@@ -5,17 +5,17 @@ from typing import Any
 
 import msgspec
 
-from grove.api.meta import JsonObject
 from grove.api.resources import PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
+from grove.api.types.meta import JsonObject
 from tests.admission import (
     test_rules_children,
     test_rules_cliques,
     test_rules_lifecycle,
     test_rules_names,
+    test_rules_object_budget,
+    test_rules_resource_claims,
     test_rules_schedulers,
-    test_rules_shape,
-    test_rules_sharing,
-    test_rules_size,
+    test_rules_schema,
     test_rules_topology,
     test_rules_updates,
 )
@@ -47,25 +47,25 @@ def creations() -> list[Case]:
         test_rules_lifecycle.test_a_set_with_bad_training_is_refused,
         test_rules_lifecycle.test_a_set_with_bad_update_strategy_is_refused,
         test_rules_schedulers.test_a_set_that_its_scheduler_cannot_take_is_refused,
-        test_rules_shape.test_a_set_with_bad_shape_is_refused,
-        test_rules_sharing.test_a_set_with_bad_resource_sharing_is_refused,
+        test_rules_schema.test_a_set_with_bad_shape_is_refused,
+        test_rules_resource_claims.test_a_set_with_bad_resource_sharing_is_refused,
         test_rules_topology.test_a_constraint_that_cannot_hold_is_refused,
     )
     cases = [
         Case(id=id_, new=json, errors=tuple(errors)) for function in refused for id_, json, errors in rows(function)
     ]
     accepted = (
-        test_rules_shape.test_a_good_set_is_accepted,
+        test_rules_schema.test_a_good_set_is_accepted,
         test_rules_topology.test_a_constraint_that_can_hold_is_accepted,
     )
     cases += [Case(id=id_, new=json) for function in accepted for id_, json in rows(function)]
     cases += [
         Case(id=id_, new=json, errors=() if error is None else (error,))
-        for id_, json, error in rows(test_rules_size.test_a_set_has_a_size_that_can_be_carried_out)
+        for id_, json, error in rows(test_rules_object_budget.test_a_set_has_a_size_that_can_be_carried_out)
     ]
     cases += [
         Case(id=id_, new=manifest(clique(pod=pod)), errors=(f"{_POD}.{at}: Invalid value: {value}",))
-        for id_, pod, at, value, _ in rows(test_rules_size.test_what_we_change_in_a_pod_needs_its_shape)
+        for id_, pod, at, value, _ in rows(test_rules_object_budget.test_what_we_change_in_a_pod_needs_its_shape)
     ]
     cases += [
         Case(id=id_, resource=TOPOLOGY_BINDINGS, new=json, errors=tuple(errors))

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from grove.admission.admission_review import GroupResource, ReviewRequest, UserInfo, Verdict
 from grove.admission.authorizer import AuthorizerOptions, Claims, authorize, claims_of
-from grove.admission.envelope import GroupResource, ReviewRequest, UserInfo, Verdict
-from grove.api.meta import JsonObject, OwnerReference, to_wire
-from grove.api.podcliqueset import PodCliqueSet
+from grove.api.types.meta import JsonObject, OwnerReference, to_wire
+from grove.api.types.podcliqueset import PodCliqueSet
 from tests.api.manifests import decoded, manifest
 
 OPTIONS = AuthorizerOptions(operator_user="operator", exempt_users=("collector",))

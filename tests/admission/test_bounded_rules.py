@@ -7,33 +7,33 @@ import msgspec
 import pytest
 
 from grove.admission.json_patch import json_patch
-from grove.admission.review import MOST_ERRORS, Lookup, review
+from grove.admission.policy import MOST_ERRORS, Lookup, review
 from grove.admission.schedulers import scheduler_errors, scheduler_warnings
-from grove.api.admission import AdmissionRequest, Operation
 from grove.api.defaulting import default_podcliqueset
-from grove.api.fielderrors import invalid
-from grove.api.meta import JsonObject
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS
-from grove.api.unbuilt import unbuilt_changes, unbuilt_fields
-from grove.api.validation.changes import change_errors
+from grove.api.types.admission import AdmissionRequest, Operation
+from grove.api.types.meta import JsonObject
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.unsupported_fields import unbuilt_changes, unbuilt_fields
 from grove.api.validation.cliques import clique_errors
+from grove.api.validation.clustertopologybinding import topology_binding_errors
+from grove.api.validation.field_errors import invalid
 from grove.api.validation.groups import group_errors
+from grove.api.validation.immutable_fields import change_errors
 from grove.api.validation.mnnvl import mnnvl_errors
-from grove.api.validation.names import metadata_errors, name_errors
+from grove.api.validation.object_budget import size_errors
+from grove.api.validation.object_names import metadata_errors, name_errors
 from grove.api.validation.podclique import podclique_errors
+from grove.api.validation.podcliquescalinggroup import scaling_group_errors
 from grove.api.validation.podcliqueset import validate_podcliqueset_update, validate_stored_podcliqueset
-from grove.api.validation.ratchet import new_errors
-from grove.api.validation.scalinggroup import scaling_group_errors
-from grove.api.validation.settings import Settings
-from grove.api.validation.shape import read
-from grove.api.validation.sharing import sharing_errors
-from grove.api.validation.size import size_errors
-from grove.api.validation.startup import startup_errors
-from grove.api.validation.termination import termination_errors
-from grove.api.validation.topology import topology_errors, topology_warnings
-from grove.api.validation.topologybinding import topology_binding_errors
+from grove.api.validation.ratcheting import new_errors
+from grove.api.validation.resource_claims import sharing_errors
+from grove.api.validation.schema import read
+from grove.api.validation.startup_order import startup_errors
+from grove.api.validation.termination_delay import termination_errors
+from grove.api.validation.topology_constraints import topology_errors, topology_warnings
 from grove.api.validation.training import training_errors, training_warnings
+from grove.api.validation.validation_options import Settings
 from grove.backends.registry import Backends
 from tests.admission.asking import created, refusals, texts, updated
 from tests.admission.shapes import SHAPES, Shape

@@ -11,17 +11,23 @@ import aiohttp
 import msgspec
 import pytest
 
-from grove.admission import server as webhooks
-from grove.admission.app import WebhookOptions, Webhooks
-from grove.admission.envelope import MOST_LEVELS, MOST_VALUES, MalformedReviewError, OversizedReviewError, open_review
-from grove.admission.server import LARGEST_BODY
+from grove.admission import webhook_server as webhooks
+from grove.admission.admission_review import (
+    MOST_LEVELS,
+    MOST_VALUES,
+    MalformedReviewError,
+    OversizedReviewError,
+    open_review,
+)
 from grove.admission.thread import TURN_SECONDS, DistantReader, ServerThread
-from grove.api.meta import JsonObject
+from grove.admission.webhook_app import WebhookOptions, Webhooks
+from grove.admission.webhook_server import LARGEST_BODY
 from grove.api.resources import PODCLIQUESETS, SECRETS
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
 from grove.errors import UserError
-from grove.installation.webhooks import DEFAULT_SET_PATH, VALIDATE_SCALE_PATH, VALIDATE_SET_PATH
-from grove.kube.errors import ApiError
+from grove.installation.webhook_configurations import DEFAULT_SET_PATH, VALIDATE_SCALE_PATH, VALIDATE_SET_PATH
+from grove.kube.api_errors import ApiError
 from tests.admission.shapes import SHAPES
 from tests.admission.test_webhook_server import GOOD
 from tests.admission.webhook_server import Asked, asking, question

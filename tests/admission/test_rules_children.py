@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from grove.admission.review import NO_LOOKUP, Lookup, review
-from grove.api.admission import AdmissionAnswer, AdmissionRequest, Operation
-from grove.api.meta import JsonObject, OwnerReference
-from grove.api.podcliqueset import PodCliqueSet
+from grove.admission.policy import NO_LOOKUP, Lookup, review
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS, TOPOLOGY_BINDINGS, Resource
+from grove.api.types.admission import AdmissionAnswer, AdmissionRequest, Operation
+from grove.api.types.meta import JsonObject, OwnerReference
+from grove.api.types.podcliqueset import PodCliqueSet
 from tests.admission.asking import texts
 from tests.api.manifests import container, decoded, manifest, training
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.admission.asking import refusals
 from tests.api.manifests import clique, container, group, manifest, training
 

@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.admission.review import Lookup
-from grove.api.meta import JsonObject, ObjectMeta
-from grove.api.mirror import Mirror
+from grove.admission.policy import Lookup
 from grove.api.resources import VOLCANO_QUEUES
-from grove.api.validation.settings import Settings
+from grove.api.types.meta import JsonObject, ObjectMeta
+from grove.api.types.scheduler_object import Mirror
+from grove.api.validation.validation_options import Settings
 from grove.backends.queues import QueueAsk
-from grove.installation.webhooks import VALIDATE_SET_PATH
-from grove.kube.errors import ApiError
+from grove.installation.webhook_configurations import VALIDATE_SET_PATH
+from grove.kube.api_errors import ApiError
 from grove.kube.transport import Request
 from tests.admission.asking import created, refusals, texts, updated
 from tests.admission.webhook_server import Asked, asking, question

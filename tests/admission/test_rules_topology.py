@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.admission.review import Lookup
-from grove.api.meta import JsonObject
-from grove.api.topologybinding import ClusterTopologyBinding
+from grove.admission.policy import Lookup
+from grove.api.types.clustertopologybinding import ClusterTopologyBinding
+from grove.api.types.meta import JsonObject
 from grove.api.validation.podcliqueset import validate_stored_podcliqueset
-from grove.api.validation.settings import Settings
+from grove.api.validation.validation_options import Settings
 from tests.admission.asking import created, texts, updated
 from tests.api.manifests import clique, decoded, group, manifest
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.admission.asking import texts, updated
 from tests.api.manifests import claim, clique, container, explicit, group, manifest, share, training
 

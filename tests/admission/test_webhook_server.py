@@ -9,12 +9,12 @@ import aiohttp
 import msgspec
 import pytest
 
-from grove.admission.certificates import Due
-from grove.admission.server import LARGEST_BODY
-from grove.api.meta import HasMetadata, JsonObject, Uid
+from grove.admission.webhook_certificates import Due
+from grove.admission.webhook_server import LARGEST_BODY
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
+from grove.api.types.meta import HasMetadata, JsonObject, Uid
 from grove.cluster.patches.json_patch import apply_json_patch
-from grove.installation.webhooks import (
+from grove.installation.webhook_configurations import (
     AUTHORIZER_PATH,
     DEFAULT_SET_PATH,
     VALIDATE_CLIQUE_PATH,
@@ -22,7 +22,7 @@ from grove.installation.webhooks import (
     VALIDATE_SET_PATH,
     VALIDATE_TOPOLOGY_PATH,
 )
-from grove.kube.errors import ApiError
+from grove.kube.api_errors import ApiError
 from tests.admission.asking import created, updated
 from tests.admission.test_rules_children import binding, disowned, podclique, scaling_group
 from tests.admission.webhook_server import Asked, asking, question

@@ -12,15 +12,15 @@ import aiohttp
 import msgspec
 
 from grove.admission.authorizer import AuthorizerOptions
-from grove.admission.certificates import Due, KeyMaterial, Lifetimes, renewed
-from grove.admission.judging import Judge
+from grove.admission.handler import Judge
 from grove.admission.lookups import Reader
-from grove.admission.server import WebhookServer
 from grove.admission.tls import LiveContext
-from grove.api.meta import JsonObject
+from grove.admission.webhook_certificates import Due, KeyMaterial, Lifetimes, renewed
+from grove.admission.webhook_server import WebhookServer
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
-from grove.cluster.inprocess import InProcessTransport
-from grove.cluster.server import ApiServer
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.in_process_transport import InProcessTransport
 from grove.kube.client import Client
 from grove.sim.faults import FaultyTransport
 

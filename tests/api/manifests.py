@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from grove.api.defaulting import default_podcliqueset
-from grove.api.meta import JsonObject
-from grove.api.podcliqueset import PodCliqueSet
+from grove.api.types.meta import JsonObject
+from grove.api.types.podcliqueset import PodCliqueSet
 
 
 def container(**fields: Any) -> JsonObject:

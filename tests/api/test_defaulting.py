@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from grove.api.defaulting import default_podcliqueset
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.api.manifests import clique, group, manifest, training
 
 

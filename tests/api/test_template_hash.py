@@ -2,9 +2,9 @@
 
 import pytest
 
-from grove.api.meta import JsonObject
 from grove.api.names import ALPHABET
 from grove.api.template_hash import generation_hash, template_hash
+from grove.api.types.meta import JsonObject
 from tests.api.manifests import clique, decoded, group, manifest
 
 

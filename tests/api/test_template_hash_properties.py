@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grove.api.meta import JsonObject
 from grove.api.template_hash import canonical_template, generation_hash, template_hash
+from grove.api.types.meta import JsonObject
 from tests.api.manifests import clique, decoded, manifest
 
 WORDS = st.sampled_from(["a", "b", "c", "d"])

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import JsonObject, ObjectMeta, Uid
-from grove.api.mirror import Mirror
-from grove.api.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, PodCliqueSetSpec, SetTemplate
-from grove.api.podgang import (
+from grove.api.resources import Resource
+from grove.api.types.meta import JsonObject, ObjectMeta, Uid
+from grove.api.types.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, PodCliqueSetSpec, SetTemplate
+from grove.api.types.podgang import (
     GangPackConstraint,
     GangTopologyConstraint,
     PodGang,
@@ -17,9 +17,9 @@ from grove.api.podgang import (
     PodGroup,
     TopologyGroupConfig,
 )
-from grove.api.resources import Resource
+from grove.api.types.scheduler_object import Mirror
 from grove.backends.base import Backend, CliqueAsk, GangAsk, MirrorPlan, PodAsk, SetAsk
-from grove.cluster.patches.merge import apply_merge_patch
+from grove.cluster.patches.merge_patch import apply_merge_patch
 from tests.dsl import role
 
 GANG = "p-0"

@@ -9,9 +9,6 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Protocol
 
-from grove.api.meta import JsonObject, NamespacedName, Uid
-from grove.api.mirror import Mirror
-from grove.api.quantities import parse_milli
 from grove.api.resources import (
     KAI_PODGROUPS,
     KAI_QUEUES,
@@ -20,8 +17,12 @@ from grove.api.resources import (
     VOLCANO_QUEUES,
     Resource,
 )
+from grove.api.types.meta import JsonObject, NamespacedName, Uid
+from grove.api.types.scheduler_object import Mirror
+from grove.api.values.quantities import parse_milli
 from grove.clock import Clock
-from grove.cluster.schedulable import (
+from grove.cluster.scheduler.scheduling_status import Reports
+from grove.cluster.scheduler.types import (
     SCHEDULABLE_NODES,
     SCHEDULABLE_PODS,
     SchedulableNode,
@@ -29,14 +30,13 @@ from grove.cluster.schedulable import (
     node_view,
     shape_of,
 )
-from grove.cluster.scheduling_reports import Reports
-from grove.kube.cache import Store
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.errors import ApiError
-from grove.kube.watch import Reflector
+from grove.kube.reflector import Reflector
+from grove.kube.store import Store
 from grove.placement.capacity import Cluster
 from grove.placement.cycle import schedule
-from grove.placement.model import GangDemand, GroupDemand, Pack, PackGroup, PodDemand, Unplaced, WaitReason
+from grove.placement.types import GangDemand, GroupDemand, Pack, PackGroup, PodDemand, Unplaced, WaitReason
 
 BATCH_SECONDS = 0.05
 

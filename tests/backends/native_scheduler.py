@@ -13,12 +13,13 @@ from random import Random
 
 import msgspec
 
-from grove.api.meta import JsonObject, NamespacedName, ObjectMeta, Uid, Wire
-from grove.api.mirror import Mirror
-from grove.api.pod import SchedulingGroup
 from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, PODS
+from grove.api.types.meta import JsonObject, NamespacedName, ObjectMeta, Uid, Wire
+from grove.api.types.pod import SchedulingGroup
+from grove.api.types.scheduler_object import Mirror
 from grove.clock import Clock
-from grove.cluster.schedulable import (
+from grove.cluster.scheduler.scheduling_status import Reports
+from grove.cluster.scheduler.types import (
     SCHEDULABLE_NODES,
     SchedulableNode,
     SchedulablePod,
@@ -27,13 +28,12 @@ from grove.cluster.schedulable import (
     node_view,
     shape_of,
 )
-from grove.cluster.scheduling_reports import Reports
-from grove.kube.cache import Store
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.errors import ApiError
-from grove.kube.watch import Reflector
+from grove.kube.reflector import Reflector
+from grove.kube.store import Store
 from grove.placement.capacity import EVERYWHERE, Cluster, Domain, Scratch
-from grove.placement.model import PodDemand, Unplaced, WaitReason
+from grove.placement.types import PodDemand, Unplaced, WaitReason
 
 NAME = "default-scheduler"
 PROTECTION = "scheduling.k8s.io/podgroup-protection"

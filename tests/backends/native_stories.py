@@ -9,9 +9,9 @@ from functools import partial
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import JsonObject
-from grove.api.pod import Pod
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODS
+from grove.api.types.meta import JsonObject
+from grove.api.types.pod import Pod
 from grove.kube.transport import MERGE_PATCH, Request
 from tests.backends.native_world import NativeWorld
 

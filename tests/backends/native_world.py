@@ -7,22 +7,22 @@ from typing import Any
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import JsonObject, Uid
-from grove.api.mirror import Mirror
-from grove.api.pod import Pod
-from grove.api.podclique import PodClique
-from grove.api.podgang import PodGang
 from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, PODCLIQUES, PODGANGS, Resource
-from grove.backends.native_groups import NativeFeatures
+from grove.api.types.meta import JsonObject, Uid
+from grove.api.types.pod import Pod
+from grove.api.types.podclique import PodClique
+from grove.api.types.podgang import PodGang
+from grove.api.types.scheduler_object import Mirror
+from grove.backends.native_podgroups import NativeFeatures
 from grove.clock import Clock
-from grove.cluster.store import Change, ChangeType
-from grove.controller.app import Controller
-from grove.controller.settings import Settings
+from grove.cluster.storage.store import Change, ChangeType
+from grove.controller.controller_options import Settings
+from grove.controller.manager import Controller
 from grove.kube.client import Client
 from grove.kube.transport import Request, Response
 from grove.planner.views import pod_index
-from grove.sim.sight import owner_uid
-from grove.sim.world import Operator, World
+from grove.sim.invariants.staleness import owner_uid
+from grove.sim.simulation import Operator, World
 from tests.backends.native_scheduler import NativeScheduler, Protection, parent_of
 from tests.backends.scheduler_world import definitions
 

@@ -8,15 +8,15 @@ import msgspec
 import yaml
 
 from grove.api import labels
-from grove.api.meta import JsonObject
-from grove.api.mirror import Mirror
 from grove.api.resources import KAI_QUEUES, VOLCANO_QUEUES, Resource
+from grove.api.types.meta import JsonObject
+from grove.api.types.scheduler_object import Mirror
 from grove.clock import Clock
-from grove.controller.app import Controller
-from grove.controller.settings import Settings
+from grove.controller.controller_options import Settings
+from grove.controller.manager import Controller
 from grove.kube.client import Client
 from grove.kube.transport import MERGE_PATCH, Request, Response
-from grove.sim.world import Applied, Operator, World
+from grove.sim.simulation import Applied, Operator, World
 from tests.backends.fake_schedulers import Dialect, FakeScheduler, KaiDialect, VolcanoDialect
 
 CRDS = Path(__file__).parent / "crds"

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from grove.api import labels
-from grove.api.meta import JsonObject
-from grove.api.mirror import Mirror
-from grove.api.podcliqueset import PackConstraint, PodCliqueSet, TopologyConstraint
 from grove.api.resources import KAI_PODGROUPS, KAI_QUEUES, KAI_TOPOLOGIES
+from grove.api.types.meta import JsonObject
+from grove.api.types.podcliqueset import PackConstraint, PodCliqueSet, TopologyConstraint
+from grove.api.types.scheduler_object import Mirror
 from grove.backends.base import Said, Surface
 from grove.backends.kai import KaiBackend
 from tests.backends.asking import (

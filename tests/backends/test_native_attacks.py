@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from grove.api import labels
-from grove.api.meta import JsonObject, find_condition
 from grove.api.resources import (
     NATIVE_COMPOSITES,
     NATIVE_PODGROUPS,
@@ -14,8 +13,9 @@ from grove.api.resources import (
     PODGANGS,
     PODS,
 )
-from grove.backends.native_groups import NativeFeatures
-from grove.sim.clock import run_virtual
+from grove.api.types.meta import JsonObject, find_condition
+from grove.backends.native_podgroups import NativeFeatures
+from grove.sim.virtual_clock import run_virtual
 from tests.backends.native_stories import a_set, clique, expect_placed, lose, pair, patch_set, placed, pods_of
 from tests.backends.native_world import COMPOSITES, GROUPS_ONLY, SWITCHED_OFF, NativeWorld, policy_of
 from tests.simulation.stories import ONE_POD_NODE

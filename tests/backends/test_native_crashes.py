@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from grove.api import names
-from grove.backends.native_groups import NativeFeatures
-from grove.sim.clock import run_virtual
+from grove.backends.native_podgroups import NativeFeatures
+from grove.sim.virtual_clock import run_virtual
 from tests.backends.native_stories import STORIES, NativeStory
 from tests.backends.native_world import COMPOSITES, GROUPS_ONLY, NativeWorld, policy_of
 from tests.simulation.crashes import Crashes, tell_with_some_crashes

@@ -2,8 +2,8 @@
 
 import pytest
 
-from grove.backends.native_groups import NativeFeatures
-from grove.sim.clock import run_virtual
+from grove.backends.native_podgroups import NativeFeatures
+from grove.sim.virtual_clock import run_virtual
 from tests.backends.native_world import COMPOSITES, GROUPS_ONLY, NativeWorld
 from tests.simulation.stories import ONE_POD_NODE, STORIES, Story
 from tests.simulation.zero_stories import ZERO_STORIES

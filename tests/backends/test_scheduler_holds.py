@@ -2,11 +2,11 @@
 
 import pytest
 
-from grove.api.meta import JsonObject, find_condition
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import EVENTS, KAI_TOPOLOGIES, PODCLIQUESETS, PODS, TOPOLOGY_BINDINGS
-from grove.kube.errors import ApiError
-from grove.sim.clock import run_virtual
+from grove.api.types.meta import JsonObject, find_condition
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.kube.api_errors import ApiError
+from grove.sim.virtual_clock import run_virtual
 from tests.backends.scheduler_world import KAI, QUEUE, VOLCANO, SchedulerWorld
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, expect_running, find_set
 from tests.simulation.topology_stories import RACK, add_rack, binding, clique, domains, pack, pcs, waiting

@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from grove.api import labels
-from grove.api.meta import JsonObject, find_condition
 from grove.api.resources import GROUPS, KAI_TOPOLOGIES, NODES, PODCLIQUESETS, PODGANGS
+from grove.api.types.meta import JsonObject, find_condition
 from grove.cluster.nodes import BLOCK, RACK, ZONE, Layout
-from grove.sim.clock import run_virtual
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.backends.scheduler_world import KAI, VOLCANO, SchedulerWorld, without_uids
 from tests.simulation.crashes import Crashes, tell_with_some_crashes
 from tests.simulation.endstate import end_state

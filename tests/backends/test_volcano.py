@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.api.meta import JsonObject, Uid
-from grove.api.mirror import Mirror
-from grove.api.podcliqueset import PackConstraint, PodCliqueSet, TopologyConstraint
 from grove.api.resources import VOLCANO_PODGROUPS, VOLCANO_QUEUES
+from grove.api.types.meta import JsonObject, Uid
+from grove.api.types.podcliqueset import PackConstraint, PodCliqueSet, TopologyConstraint
+from grove.api.types.scheduler_object import Mirror
 from grove.backends.base import CliqueAsk, GangAsk, Said, Surface
 from grove.backends.lpx import LpxBackend
 from grove.backends.volcano import VolcanoBackend

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import find_condition
 from grove.api.resources import PODCLIQUESETS, PODGANGS, PODS
-from grove.cli.explaining import explain
-from grove.cli.options import parse_target
-from grove.cli.output import plain
-from grove.cli.why import why_rows
-from grove.sim.clock import run_virtual
+from grove.api.types.meta import find_condition
+from grove.cli.commands.why import why_rows
+from grove.cli.common.options import parse_target
+from grove.cli.common.output import plain
+from grove.cli.why.runner import explain
+from grove.sim.virtual_clock import run_virtual
 from tests.backends.scheduler_world import QUEUE, VOLCANO, SchedulerWorld, without_uids
 from tests.backends.volcano_stories import STORIES, VolcanoStory, alive, expect_placed, lose, patient, podgroup
 from tests.simulation.crashes import Crashes, tell_with_some_crashes

@@ -9,10 +9,10 @@ from functools import partial
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import JsonObject
-from grove.api.mirror import Mirror
-from grove.api.pod import Pod
 from grove.api.resources import PODCLIQUESETS, PODS
+from grove.api.types.meta import JsonObject
+from grove.api.types.pod import Pod
+from grove.api.types.scheduler_object import Mirror
 from tests.backends.native_stories import a_set, clique, group
 from tests.backends.scheduler_world import VOLCANO, SchedulerWorld
 

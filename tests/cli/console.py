@@ -22,11 +22,11 @@ from weakref import WeakValueDictionary
 import msgspec
 import yaml
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.cli.entry import main
 from grove.clock import LoopClock
-from grove.kube.config import find_access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import find_access
 from grove.kube.transport import Request
 from tests.cli.forked import Piped, killed_after, run_to_its_end
 

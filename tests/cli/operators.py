@@ -12,7 +12,7 @@ from typing import Self
 import msgspec
 import yaml
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.cli.console import GROVE, SECONDS, attempts, environment
 from tests.cli.forked import Forked, killed_after
 

@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 
 from grove.api import labels
-from grove.api.controllerrevision import ControllerRevision
-from grove.api.meta import JsonObject
-from grove.api.pod import Pod
-from grove.api.podclique import PodClique
-from grove.api.podcliqueset import PodCliqueSet
-from grove.api.podgang import PodGang
-from grove.api.revision import Revision, draw_revision, revision_data
-from grove.api.scalinggroup import PodCliqueScalingGroup
-from grove.cli.revisions import asked_template, revisions_of
-from grove.cli.rollout_progress import Rollout, build_rollout
-from grove.cli.tree import SetObjects
+from grove.api.template_revision import Revision, draw_revision, revision_data
+from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.meta import JsonObject
+from grove.api.types.pod import Pod
+from grove.api.types.podclique import PodClique
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.podgang import PodGang
+from grove.cli.rollout.progress import Rollout, build_rollout
+from grove.cli.rollout.revisions import asked_template, revisions_of
+from grove.cli.status.tree import SetObjects
 from grove.planner.snapshot import build_context
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import click
 
-from grove.cli.commands import COMMANDS, load_command
+from grove.cli.command_registry import COMMANDS, load_command
 from tests.cli.console import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "commands.md").read_text()

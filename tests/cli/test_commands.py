@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.cli.console import ROOT, SECONDS, Up, attempts, grove
 from tests.cli.forked import Piped, killed_after
 

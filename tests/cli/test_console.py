@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from grove.api.crds import custom_resource_definitions
+from grove.api.schema.crd_generator import custom_resource_definitions
 from grove.cli import main as command_line
 from tests.cli.console import GROVE, ROOT, environment, grove, run_script, yaml_documents
 
@@ -220,7 +220,7 @@ def test_the_script_for_a_shell_asks_grove_for_completions(tmp_path: Path, shell
     assert f"_GROVE_COMPLETE={shell}_complete" in said.out
 
 
-@pytest.mark.parametrize("loading", ["click", "grove.cli.main", "grove.cli.version"])
+@pytest.mark.parametrize("loading", ["click", "grove.cli.main", "grove.cli.commands.version"])
 def test_ctrl_c_is_understood_while_it_still_loads(tmp_path: Path, loading: str) -> None:
     impatient = (
         "import sys\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grove.cli.commands import COMMANDS, module_of
+from grove.cli.command_registry import COMMANDS, module_of
 from tests.cli.console import ROOT, Up, environment
 
 # Runs `grove` in this very interpreter, then tells what is loaded.
@@ -40,7 +40,7 @@ def test_only_the_command_that_was_asked_for_is_imported(tmp_path: Path, argumen
 def test_status_imports_a_light_client_and_neither_planner_nor_terminal(tmp_path: Path) -> None:
     with Up(tmp_path, str(ROOT / "examples" / "quickstart.yaml")):
         modules = modules_of(tmp_path, "status")
-    assert "grove.kube.light" in modules
+    assert "grove.kube.light_transport" in modules
     assert found(modules, *HEAVY) == []
 
 

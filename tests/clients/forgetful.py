@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from grove.cluster.http.kubeconfig import write_kubeconfig
+from grove.cluster.http.kubeconfig_writer import write_kubeconfig
 from tests.conformance.embedded import Embedded
 
 

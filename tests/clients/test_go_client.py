@@ -17,7 +17,7 @@ import pytest
 from kubernetes import config
 from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.clients.test_python_client import MERGE, new_namespace, pcs, pod
 from tests.e2e.kept import KeptCluster
 from tests.kube.controlplane.build import GO_CLIENT, build, chosen_version

@@ -17,7 +17,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 from kubernetes.informer import SharedInformer
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

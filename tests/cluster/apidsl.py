@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from grove.api.admission import AdmissionControl
-from grove.api.meta import JsonObject
+from grove.api.types.admission import AdmissionControl
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
-from grove.cluster.inprocess import InProcessTransport
-from grove.cluster.server import ApiServer
-from grove.cluster.server.logs import NO_LOGS, LogSource
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.apiserver.verbs.logs import NO_LOGS, LogSource
+from grove.cluster.in_process_transport import InProcessTransport
 from grove.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Transport
-from grove.sim.clock import run_virtual
+from grove.sim.virtual_clock import run_virtual
 
 PODS = "/api/v1/namespaces/default/pods"
 SETS = "/apis/grove.io/v1alpha1/namespaces/default/podcliquesets"

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
-from grove.cluster.journal import Journal
-from grove.cluster.resources import BY_QUALIFIED, SERVED
-from grove.cluster.store import Change, Entry, Storage
-from grove.cluster.version_log import HISTORY, DiskError, VersionLog
+from grove.cluster.built_in_resources import BY_QUALIFIED, SERVED
+from grove.cluster.storage.group_commit import Journal
+from grove.cluster.storage.sqlite_log import HISTORY, DiskError, VersionLog
+from grove.cluster.storage.store import Change, Entry, Storage
 
 CONFIGS = BY_QUALIFIED["configmaps"]
 FILE = "cluster.db"

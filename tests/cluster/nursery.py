@@ -12,11 +12,11 @@ from pathlib import Path
 from random import Random
 
 from grove.clock import LoopClock
-from grove.cluster.data_dir import DataDir, open_data_dir
-from grove.cluster.http.certificates import Certificates
-from grove.cluster.http.server import HttpApi
-from grove.cluster.journal import Journal
-from grove.cluster.server import ApiServer
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.http.https_server import HttpApi
+from grove.cluster.http.loopback_certificates import Certificates
+from grove.cluster.storage.data_dir import DataDir, open_data_dir
+from grove.cluster.storage.group_commit import Journal
 
 
 def main() -> None:

@@ -7,17 +7,17 @@ from random import Random
 from typing import Any
 
 from grove.api.labels import BASE_PODGANG, PODGANG
-from grove.api.meta import Condition, JsonObject, ObjectMeta, Wire, find_condition
 from grove.api.resources import EVENTS, PODGANGS, PODS
+from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Wire, find_condition
 from grove.clock import LoopClock
-from grove.cluster.inprocess import InProcessTransport
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.in_process_transport import InProcessTransport
 from grove.cluster.nodes import Nodes
-from grove.cluster.scheduler import Scheduler
-from grove.cluster.server import ApiServer
+from grove.cluster.scheduler.scheduler import Scheduler
 from grove.kube.client import Client
 from grove.kube.transport import JSON_PATCH, Request
-from grove.sim.clock import run_virtual
 from grove.sim.faults import CALM, FaultPlan, FaultyTransport
+from grove.sim.virtual_clock import run_virtual
 
 ONE_POD_NODE = {"cpu": "8", "memory": "150Mi", "pods": "110"}
 

@@ -12,9 +12,9 @@ import aiohttp
 import msgspec
 
 from grove.clock import LoopClock
-from grove.cluster.http.server import HttpApi
-from grove.cluster.server import ApiServer
-from grove.sim.admission import admission_of
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.http.https_server import HttpApi
+from grove.sim.in_process_admission import admission_of
 
 TOKEN = "a token for tests"
 

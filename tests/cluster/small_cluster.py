@@ -6,19 +6,19 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from grove.api.pod import Pod
 from grove.api.resources import PODS
+from grove.api.types.pod import Pod
 from grove.clock import LoopClock
-from grove.cluster.bound import NODE_VIEW, BoundPods, Node
-from grove.cluster.inprocess import InProcessTransport
-from grove.cluster.kubelet.simulated import SimulatedKubelet
-from grove.cluster.node_lifecycle import NodeLifecycle
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.controllers.node_lifecycle import NodeLifecycle
+from grove.cluster.in_process_transport import InProcessTransport
+from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
+from grove.cluster.node_pod_cache import NODE_VIEW, BoundPods, Node
 from grove.cluster.nodes import Nodes
-from grove.cluster.server import ApiServer
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.errors import ApiError
-from grove.sim.clock import run_virtual
 from grove.sim.faults import FaultyTransport
+from grove.sim.virtual_clock import run_virtual
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 RESOURCES = {"cpu": "8", "memory": "32Gi", "pods": "110"}

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grove.api.kubernetes_schemas import SPECIAL
-from grove.api.meta import JsonObject
-from grove.cluster.crds import custom_kinds
+from grove.api.schema.kubernetes_schemas import SPECIAL
+from grove.api.types.meta import JsonObject
+from grove.cluster.custom_resource import custom_kinds
 from tests.cluster.apidsl import CLIQUE_SPEC, CLIQUES, CONFIGS, SETS, Api, clique, config, on_cluster
 
 BINDINGS = "/apis/grove.io/v1alpha1/clustertopologybindings"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
 from grove.cluster.patches.json_patch import apply_json_patch
-from grove.cluster.patches.merge import apply_merge_patch
-from grove.cluster.patches.strategic import apply_strategic_patch
+from grove.cluster.patches.merge_patch import apply_merge_patch
+from grove.cluster.patches.strategic_merge_patch import apply_strategic_patch
 
 _LEAVES = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "b/c", "~"])
 _JSON = st.recursive(

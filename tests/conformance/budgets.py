@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.conformance.talk import PATIENCE_SECONDS, Answer, Talk, bound, clique, owned_by, pod
 
 BUDGETS = "poddisruptionbudgets"

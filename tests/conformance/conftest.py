@@ -11,8 +11,8 @@ from itertools import count
 import pytest
 
 from grove.clock import LoopClock
-from grove.kube.config import Access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
 from tests.conformance.embedded import Embedded
 from tests.conformance.known_differences import differences_of
 from tests.conformance.talk import Talk

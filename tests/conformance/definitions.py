@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.conformance.talk import Answer, Talk
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

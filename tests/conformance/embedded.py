@@ -4,12 +4,12 @@ import asyncio
 from random import Random
 
 from grove.clock import LoopClock
-from grove.cluster.disruption_budgets import DisruptionBudgets
-from grove.cluster.furnished_namespaces import FurnishedNamespaces
-from grove.cluster.garbage import GarbageCollector
-from grove.cluster.http.server import HttpApi
-from grove.cluster.server import ApiServer
-from grove.kube.config import Access
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.controllers.disruption_controller import DisruptionBudgets
+from grove.cluster.controllers.garbage_collector import GarbageCollector
+from grove.cluster.controllers.namespace_defaults import FurnishedNamespaces
+from grove.cluster.http.https_server import HttpApi
+from grove.kube.kubeconfig import Access
 
 _TOKEN = "a token of the tests"
 

@@ -1,6 +1,6 @@
 """Two custom kinds that many tests are about: one whose schema uses every word, and one with rules in CEL."""
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.conformance.definitions import PRESERVE, RULES, definition, obj, version
 
 TEXT: JsonObject = {"type": "string"}

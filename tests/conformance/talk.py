@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.clock import Clock
 from grove.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Transport
 

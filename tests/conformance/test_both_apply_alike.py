@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
 from grove.cluster.patches.field_sets import from_wire
-from grove.kube.config import Access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
 from grove.kube.transport import APPLY_PATCH
 from tests.conformance.talk import JSON, Answer, Talk, config, pod
 from tests.conformance.test_conform_apply_custom import Widgets, widget

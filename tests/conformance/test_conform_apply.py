@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.kube.transport import APPLY_PATCH
 from tests.conformance.talk import POD_SPEC, Answer, Talk, clique, config, pod
 from tests.conformance.words import MODIFIED

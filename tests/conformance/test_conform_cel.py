@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.conformance.definitions import DEFINITIONS, RULES, defined, definition, obj, version
 from tests.conformance.kinds import JUDGED, NUMBER, TEXT
 from tests.conformance.tables import cases, problems_of

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
-from grove.cluster.resources import SERVED, Served
-from grove.cluster.server.built_in_schemas import definition_name, needed_definitions
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.built_in_schemas import definition_name, needed_definitions
+from grove.cluster.built_in_resources import SERVED, Served
 from tests.conformance.definitions import DEFINITIONS, GROUP, Kind, defined, definition, obj, version
 from tests.conformance.kinds import NUMBER, TEXT, VALUES
 from tests.conformance.tables import cases, problems_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.conformance.talk import Talk, clique, config, pod
 from tests.conformance.words import LABEL_VALUE, QUALIFIED_NAME, SUBDOMAIN
 

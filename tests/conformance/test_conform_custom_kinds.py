@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.conformance.talk import POD_SPEC, TABLE, Talk, clique
 from tests.conformance.words import MODIFIED
 

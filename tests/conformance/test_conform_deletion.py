@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.conformance.talk import Answer, Talk, bound, clique, config, owned_by, pod
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
-from grove.kube.config import Access
+from grove.api.types.meta import JsonObject
+from grove.kube.kubeconfig import Access
 from tests.conformance.budgets import (
     BUDGETS,
     become,

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from grove.clock import LoopClock
-from grove.kube.config import Access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
 from tests.conformance.embedded import Embedded
 from tests.conformance.talk import Talk, config
 from tests.kube.controlplane.plane import Plane, running_plane

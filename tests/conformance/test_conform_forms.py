@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.kube.config import Access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
 from grove.kube.transport import MERGE_PATCH, Request
 from tests.conformance.talk import JSON, METADATA, METADATA_LIST, TABLE, Answer, Talk, bound, clique, config, pod
 from tests.conformance.words import NO_SUCH_METHOD, NO_SUCH_RESOURCE

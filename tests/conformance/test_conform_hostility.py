@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from grove.kube.config import Access
-from grove.kube.errors import ApiError
+from grove.kube.api_errors import ApiError
+from grove.kube.kubeconfig import Access
 from grove.kube.transport import APPLY_PATCH
 from tests.conformance.definitions import definition, obj
 from tests.conformance.talk import Answer, Talk, config

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import yaml
 
-from grove.api.meta import JsonObject
-from grove.kube.config import Access
+from grove.api.types.meta import JsonObject
+from grove.kube.kubeconfig import Access
 from tests.conformance.talk import POD_SPEC, Talk, config
 from tests.e2e.served import Kubectl, Ran
 

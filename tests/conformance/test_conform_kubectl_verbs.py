@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.conformance.talk import TABLE, Talk, clique, config, pod
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

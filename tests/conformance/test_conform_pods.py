@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.conformance.talk import Answer, Talk, gated, pod
 from tests.conformance.words import DNS_LABEL, NO_SUCH_METHOD, POD_IMMUTABLE, QUALIFIED_NAME
 

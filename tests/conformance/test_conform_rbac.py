@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.api.meta import JsonObject
-from grove.kube.config import Access
-from grove.kube.errors import ApiError
-from grove.kube.http import HttpTransport
+from grove.api.types.meta import JsonObject
+from grove.kube.api_errors import ApiError
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
 from tests.conformance.talk import Answer, Talk, config
 
 RBAC = "rbac.authorization.k8s.io"

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
-from grove.api.podclique import PodCliqueSpec
-from grove.api.podcliqueset import CliqueTemplate, SetTemplate
 from grove.api.resources import CONTROLLER_REVISIONS
-from grove.api.revision import draw_revision, read_revision, revision_data
+from grove.api.template_revision import draw_revision, read_revision, revision_data
+from grove.api.types.meta import JsonObject
+from grove.api.types.podclique import PodCliqueSpec
+from grove.api.types.podcliqueset import CliqueTemplate, SetTemplate
 from grove.kube.client import Client
 from tests.conformance.talk import TABLE, Talk, clique, config, owned_by
 from tests.conformance.words import SUBDOMAIN

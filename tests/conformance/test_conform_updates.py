@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grove.kube.errors import ApiError
+from grove.kube.api_errors import ApiError
 from grove.kube.transport import JSON_PATCH, MERGE_PATCH
 from tests.conformance.talk import Talk, clique, config, pod
 from tests.conformance.words import MODIFIED, REJECTED

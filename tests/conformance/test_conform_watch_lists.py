@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
-from grove.kube.config import Access
+from grove.api.types.meta import JsonObject
+from grove.kube.kubeconfig import Access
 from tests.conformance.talk import METADATA, TABLE, Talk, clique, config
 from tests.conformance.test_conform_rbac import allowed, as_account, user
 from tests.conformance.test_conform_watches import INITIAL_EVENTS_END, events, refusal

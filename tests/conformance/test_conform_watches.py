@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
-from grove.kube.errors import ApiError
+from grove.api.types.meta import JsonObject
+from grove.kube.api_errors import ApiError
 from tests.conformance.talk import Talk, bound, clique, config, pod
 
 MINE = "mine=1"

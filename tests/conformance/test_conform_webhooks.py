@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.conformance.talk import METADATA, Answer, Talk, clique, config, pod
 from tests.conformance.webhook_endpoint import Endpoint, allow, deny, patch
 

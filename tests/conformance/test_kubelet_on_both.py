@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from grove.api.labels import SIM_EXIT_AFTER, SIM_EXIT_CODE, SIM_READY_AFTER
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
-from grove.cluster.bound import BoundPods
-from grove.cluster.kubelet.simulated import SimulatedKubelet
+from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
+from grove.cluster.node_pod_cache import BoundPods
 from grove.cluster.nodes import Nodes
 from grove.kube.client import Client
-from grove.kube.config import Access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
 from grove.kube.transport import Request
 from tests.conformance.talk import Answer, Talk, pod
 

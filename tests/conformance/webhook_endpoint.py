@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
-from grove.cluster.http.certificates import make_certificates
+from grove.cluster.http.loopback_certificates import make_certificates
 
 # From the request of a review to its response.
 Answer = Callable[[JsonObject], JsonObject]

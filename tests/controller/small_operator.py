@@ -5,22 +5,22 @@ from random import Random
 from typing import Any, TypeVar
 
 from grove.api import labels
-from grove.api.meta import HasMetadata, JsonObject, Uid
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS, Resource
+from grove.api.types.meta import HasMetadata, JsonObject, Uid
+from grove.api.types.podcliqueset import PodCliqueSet
 from grove.clock import LoopClock
-from grove.cluster.inprocess import InProcessTransport
-from grove.cluster.server import ApiServer
-from grove.controller.caches import Caches
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.in_process_transport import InProcessTransport
+from grove.controller.controller_options import Settings
 from grove.controller.executor import Executor, Outcome
 from grove.controller.failed_writes import FailedWrites
-from grove.controller.history import History
-from grove.controller.settings import Settings
+from grove.controller.informers import Caches
+from grove.controller.restore_detection import History
 from grove.kube.client import Client
 from grove.kube.transport import Request
 from grove.planner.actions import Chain, Create, Emit, Stage, Subject, subject_of
-from grove.sim.clock import run_virtual
 from grove.sim.faults import FaultyTransport
+from grove.sim.virtual_clock import run_virtual
 from tests.dsl import NOW
 
 T = TypeVar("T", bound=HasMetadata)

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from grove.api import labels
-from grove.api.meta import Uid
 from grove.api.reasons import Reason
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
+from grove.api.types.meta import Uid
+from grove.controller.controller_options import Settings
 from grove.controller.executor import Refused
-from grove.controller.settings import Settings
-from grove.kube.errors import ApiError
+from grove.kube.api_errors import ApiError
 from grove.planner.actions import Chain, Delete, DeleteMany, FreshLook, Patch, StatusWrite, Urgency
 from grove.sim.faults import FaultPlan
 from tests.controller.small_operator import LANE, SmallOperator, creates_of, run

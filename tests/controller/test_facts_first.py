@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from grove.controller.loop import facts_first
+from grove.controller.reconciler import facts_first
 from grove.planner.actions import WHOLE_SET, Chain, Plan, StatusWrite, Urgency
-from tests.controller.test_pacing import status
+from tests.controller.test_status_debounce import status
 
 
 def fact(part: int) -> StatusWrite:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from grove.api.meta import Uid
+from grove.api.types.meta import Uid
 from grove.controller.failed_writes import FailedWrites
-from grove.kube.errors import ApiError
-from grove.planner.failed_writes import WriteId
+from grove.kube.api_errors import ApiError
+from grove.planner.status.write_failures import WriteId
 from tests.dsl import NOW, at
 
 KEY, OTHER = Uid("set"), Uid("other")

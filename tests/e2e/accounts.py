@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
-from grove.cluster.resources import SERVED
-from grove.kube.answers import check
-from grove.kube.config import find_access
-from grove.kube.http import HttpTransport
+from grove.cluster.built_in_resources import SERVED
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import find_access
+from grove.kube.response_decoding import check
 from grove.kube.transport import Request, Transport
 from tests.e2e.installation import ACCOUNT, NAMESPACE, printed_manifests
 

@@ -7,7 +7,7 @@ from time import monotonic, sleep
 
 import msgspec
 
-from grove.api.meta import Wire
+from grove.api.types.meta import Wire
 from tests.kube.controlplane.plane import Plane
 
 FLUSH_SECONDS = 180.0

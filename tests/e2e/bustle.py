@@ -12,12 +12,12 @@ from random import Random
 from typing import Any
 
 from grove.api import labels
-from grove.api.meta import JsonObject, OwnerKey, Uid
-from grove.api.pod import Pod
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODS, Resource
-from grove.kube.cache import Store
-from grove.kube.errors import ApiError
-from grove.kube.watch import Reflector
+from grove.api.types.meta import JsonObject, OwnerKey, Uid
+from grove.api.types.pod import Pod
+from grove.kube.api_errors import ApiError
+from grove.kube.reflector import Reflector
+from grove.kube.store import Store
 from tests.e2e.harness import Stage
 
 SETS = 20

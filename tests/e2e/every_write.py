@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from grove.api import labels, names
-from grove.api.meta import JsonObject
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     GROUPS,
@@ -20,8 +19,9 @@ from grove.api.resources import (
     Resource,
 )
 from grove.api.template_hash import generation_hash
-from grove.kube.errors import ApiError
-from grove.planner.rollout.revisions import KEPT_REVISIONS
+from grove.api.types.meta import JsonObject
+from grove.kube.api_errors import ApiError
+from grove.planner.rollout.revision_history import KEPT_REVISIONS
 from tests.e2e.harness import Cluster, Stage
 from tests.e2e.installation import NAMESPACE
 from tests.simulation.refusal_stories import STRANGER_STORIES, trouble

@@ -14,8 +14,6 @@ from typing import Any, Self, TypeVar
 import msgspec
 import yaml
 
-from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, Wire
-from grove.api.pod import Pod
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     EVENTS,
@@ -29,17 +27,19 @@ from grove.api.resources import (
     Object,
     Resource,
 )
+from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, Wire
+from grove.api.types.pod import Pod
 from grove.clock import Clock, LoopClock
-from grove.cluster.bound import NODE_VIEW
+from grove.cluster.built_in_resources import SERVED
+from grove.cluster.node_pod_cache import NODE_VIEW
 from grove.cluster.nodes import Nodes
-from grove.cluster.resources import SERVED
-from grove.kube.answers import check
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.config import find_access
-from grove.kube.errors import ApiError
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import find_access
+from grove.kube.response_decoding import check
 from grove.kube.transport import MERGE_PATCH, Request
-from grove.sim.world import Applied
+from grove.sim.simulation import Applied
 from tests.e2e.operators import Operator
 from tests.simulation.restored import unrestored
 from tests.simulation.stories import left_of_sets

@@ -6,10 +6,10 @@ Only that path differs from a real pod; who may write there on this machine is n
 import sys
 from pathlib import Path
 
-from grove.kube import config
+from grove.kube import kubeconfig
 
 if __name__ == "__main__":
-    config.SERVICE_ACCOUNT = Path(sys.argv[1])
+    kubeconfig.SERVICE_ACCOUNT = Path(sys.argv[1])
     from grove.cli.main import main
 
     sys.exit(main(sys.argv[2:]))

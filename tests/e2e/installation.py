@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.e2e.lives import READY_SECONDS
 from tests.e2e.operators import Operator
 from tests.e2e.ports import free_port

@@ -15,7 +15,7 @@ from time import monotonic, sleep
 import msgspec
 import yaml
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.e2e.installation import Installation
 from tests.e2e.kubectl_verbs_differences import DIFFERENCES
 from tests.e2e.served import Kubectl, Ran, grove_up

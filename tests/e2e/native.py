@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from grove.api.mirror import Mirror
-from grove.api.pod import Pod
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import GROUPS, NATIVE_COMPOSITES, NATIVE_PODGROUPS, NODES, PODCLIQUESETS, Object, Resource
-from grove.api.scalinggroup import PodCliqueScalingGroup
+from grove.api.types.pod import Pod
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.scheduler_object import Mirror
 from grove.cluster.nodes import Nodes
 from tests.e2e.harness import NODE_RESOURCES, NODES_OF, POLL_SECONDS, Cluster, Stage
 from tests.e2e.installation import Installation

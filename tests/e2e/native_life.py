@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from grove.api import labels
-from grove.api.meta import JsonObject, Uid
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, PRIORITY_CLASSES
-from grove.kube.errors import ApiError
-from grove.planner.recreation import read_record
+from grove.api.types.meta import JsonObject, Uid
+from grove.kube.api_errors import ApiError
+from grove.planner.teardown.recreation import read_record
 from tests.e2e.native import NAMESPACES, NativeStage
 from tests.e2e.native_mirrors import grouped_pods
 from tests.e2e.native_stories import NativeStory, partial_gangs, rest, two_cliques

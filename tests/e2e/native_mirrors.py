@@ -6,10 +6,10 @@ For a namespace at rest; each entry of the answer is not right.
 from collections.abc import Iterator
 
 from grove.api import labels
-from grove.api.meta import JsonObject, ObjectMeta, Wire
-from grove.api.mirror import Mirror
-from grove.api.podgang import PodGang
 from grove.api.resources import NATIVE_COMPOSITES, PODGANGS, PODS
+from grove.api.types.meta import JsonObject, ObjectMeta, Wire
+from grove.api.types.podgang import PodGang
+from grove.api.types.scheduler_object import Mirror
 from tests.e2e.harness import POLL_SECONDS
 from tests.e2e.native import NativeStage
 

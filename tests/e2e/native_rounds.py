@@ -18,11 +18,11 @@ from random import Random
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import JsonObject, Uid, find_condition
-from grove.api.pod import Pod
 from grove.api.resources import PODCLIQUESETS, PODS
-from grove.kube.cache import Store
-from grove.kube.watch import Reflector
+from grove.api.types.meta import JsonObject, Uid, find_condition
+from grove.api.types.pod import Pod
+from grove.kube.reflector import Reflector
+from grove.kube.store import Store
 from tests.e2e.native import NativeStage
 
 ROUND = "e2e.grove.io/round"

@@ -11,10 +11,10 @@ import msgspec
 import yaml
 
 from grove.api import labels
-from grove.api.meta import JsonObject, find_condition
-from grove.api.pod import Pod
 from grove.api.resources import PODGANGS, PODS, PRIORITY_CLASSES
-from grove.planner.extras import CHANCE
+from grove.api.types.meta import JsonObject, find_condition
+from grove.api.types.pod import Pod
+from grove.planner.gangs.surplus_gates import CHANCE
 from tests.e2e.harness import POLL_SECONDS
 from tests.e2e.native import NativeStage
 from tests.e2e.native_mirrors import mirror_problems

@@ -6,9 +6,9 @@ Two bindings stand in the cluster, with other label keys for the same word: `row
 from collections.abc import Mapping
 
 from grove.api import labels
-from grove.api.meta import JsonObject
 from grove.api.resources import GROUPS, NODES, PODCLIQUESETS, PODS, TOPOLOGY_BINDINGS
-from grove.kube.errors import ApiError
+from grove.api.types.meta import JsonObject
+from grove.kube.api_errors import ApiError
 from tests.e2e.harness import NODES_OF
 from tests.e2e.native import NativeStage
 from tests.e2e.native_stories import NativeStory, clique, rest, said_of

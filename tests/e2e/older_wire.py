@@ -7,9 +7,9 @@ revision, hashes are of a kind that we do not compute.
 from typing import Any, TypeVar
 
 from grove.api import labels
-from grove.api.meta import HasMetadata, JsonObject
-from grove.api.podclique import PodClique
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Object, Resource
+from grove.api.types.meta import HasMetadata, JsonObject
+from grove.api.types.podclique import PodClique
 from tests.e2e.harness import Stage
 
 T = TypeVar("T", bound=HasMetadata)

@@ -11,7 +11,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from grove.kube.config import Access
+from grove.kube.kubeconfig import Access
 from grove.kube.tls import tls_context
 from tests.kube.controlplane.plane import LOOPBACK
 

@@ -14,12 +14,12 @@ from typing import Any
 import yaml
 
 from grove.api import labels
-from grove.api.meta import Condition, JsonObject, Uid, find_condition
-from grove.api.pod import Pod
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import PODCLIQUESETS, PODS
-from grove.kube.cache import Store
-from grove.kube.watch import Reflector
+from grove.api.types.meta import Condition, JsonObject, Uid, find_condition
+from grove.api.types.pod import Pod
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.kube.reflector import Reflector
+from grove.kube.store import Store
 from tests.e2e.harness import Stage
 from tests.simulation.stories import find_set
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.kube.controlplane.build import binary, chosen_version
 
 # A safety net, far above what anything takes.

@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from grove.api.meta import JsonObject, find_condition
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS, VALIDATING_WEBHOOKS
-from grove.cli.explaining import explain
-from grove.cli.options import parse_target
-from grove.kube.answers import check
-from grove.kube.errors import ApiError
+from grove.api.types.meta import JsonObject, find_condition
+from grove.cli.common.options import parse_target
+from grove.cli.why.runner import explain
+from grove.kube.api_errors import ApiError
+from grove.kube.response_decoding import check
 from grove.kube.transport import MERGE_PATCH, Request
 from tests.e2e.accounts import restricted_kubeconfig
 from tests.e2e.harness import Cluster, Stage

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import yaml
 
-from grove.api.crds import crd_text, custom_resource_definitions
-from grove.api.meta import JsonObject
+from grove.api.schema.crd_generator import crd_text, custom_resource_definitions
+from grove.api.types.meta import JsonObject
 from tests.e2e.served import Kubectl, Ran, grove_up
 
 pytestmark = pytest.mark.kubectl

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.e2e.served import Kubectl, grove_up
 
 pytestmark = pytest.mark.kubectl

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from grove.api.meta import JsonObject
-from grove.cluster.http.certificates import make_certificates
+from grove.api.types.meta import JsonObject
+from grove.cluster.http.loopback_certificates import make_certificates
 from tests.e2e.kubectl_verbs import Both, a_config, a_pod, a_set
 
 pytestmark = pytest.mark.kube

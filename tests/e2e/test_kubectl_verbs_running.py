@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.e2e.kubectl_verbs import Both, Clusters, a_config, a_pod, a_set
 from tests.e2e.served import Kubectl, Ran
 

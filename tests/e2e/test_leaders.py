@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from grove.api.lease import LeaseSpec
 from grove.api.resources import LEASES
+from grove.api.types.lease import LeaseSpec
 from tests.e2e.audit import Asked, read_audit
 from tests.e2e.bustle import Bustle, without_twins
 from tests.e2e.harness import Cluster, Stage

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.cli.console import ROOT, grove
 from tests.cli.operators import ELECTION, Operator, write_config
 from tests.e2e.audit import read_audit

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from grove.api.meta import find_condition
 from grove.api.resources import PODCLIQUESETS
+from grove.api.types.meta import find_condition
 from tests.e2e.native import NativeCluster, NativeStage, native_cluster
 from tests.e2e.native_rounds import Referee, contend, draw_rounds, judged
 from tests.e2e.native_stories import two_cliques

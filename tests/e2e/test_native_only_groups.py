@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from grove.api.meta import find_condition
+from grove.api.types.meta import find_condition
 from tests.e2e import native_life, native_stories
 from tests.e2e.native import NativeCluster, native_cluster
 from tests.e2e.native_stories import NativeStory, rest

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from grove.api.meta import JsonObject
-from grove.api.mirror import conditions_of
 from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, PODS
+from grove.api.types.meta import JsonObject
+from grove.api.types.scheduler_object import conditions_of
 from tests.e2e.harness import NODES_OF
 from tests.e2e.native import NativeCluster, NativeStage, native_cluster
 from tests.kube.controlplane.plane import GANGS

@@ -12,8 +12,8 @@ from random import Random
 import msgspec
 import pytest
 
-from grove.api.meta import find_condition
-from grove.api.pod import Pod
+from grove.api.types.meta import find_condition
+from grove.api.types.pod import Pod
 from tests.e2e.accounts import restricted_kubeconfig
 from tests.e2e.bustle import SEED, Bustle
 from tests.e2e.harness import Cluster, Stage

@@ -5,11 +5,11 @@ import copy
 
 import pytest
 
-from grove.api.meta import JsonObject
 from grove.api.resources import PODCLIQUESETS, PODS
-from grove.cli.documents import Document
-from grove.cli.planning import Seen, foresee, look
-from grove.sim.prediction import Outcome, Prediction
+from grove.api.types.meta import JsonObject
+from grove.cli.common.manifest_reader import Document
+from grove.cli.plan.runner import Seen, foresee, look
+from grove.sim.rehearsal.prediction import Outcome, Prediction
 from tests.e2e.harness import POLL_SECONDS, Cluster, Stage
 
 pytestmark = pytest.mark.kube

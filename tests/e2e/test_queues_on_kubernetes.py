@@ -11,10 +11,10 @@ import msgspec
 import pytest
 import yaml
 
-from grove.api.meta import JsonObject
-from grove.api.mirror import Mirror
 from grove.api.resources import KAI_PODGROUPS, KAI_QUEUES, PODCLIQUESETS, VOLCANO_PODGROUPS, VOLCANO_QUEUES, Resource
-from grove.kube.errors import ApiError
+from grove.api.types.meta import JsonObject
+from grove.api.types.scheduler_object import Mirror
+from grove.kube.api_errors import ApiError
 from tests.backends.fake_schedulers import FakeScheduler, KaiDialect, VolcanoDialect
 from tests.backends.scheduler_world import CRDS, definition_names
 from tests.e2e.audit import Asked, read_audit, shown

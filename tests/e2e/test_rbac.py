@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from grove.api.meta import JsonObject
 from grove.api.resources import PODCLIQUES
+from grove.api.types.meta import JsonObject
 from tests.e2e.audit import Asked, read_audit, shown
 from tests.e2e.every_write import cause_every_write
 from tests.e2e.harness import Cluster, Stage

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from grove.api.meta import JsonObject
 from grove.api.resources import PODCLIQUESETS
+from grove.api.types.meta import JsonObject
 from tests.e2e.audit import read_audit, shown
 from tests.e2e.harness import Cluster, Stage
 from tests.e2e.installation import ELECTION, NAMESPACE, USER, Installation, outside_operator

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import Uid
-from grove.api.operatorconfiguration import OperatorConfiguration
 from grove.api.resources import CONTROLLER_REVISIONS, PODCLIQUES, PODCLIQUESETS, PODS, Resource
+from grove.api.types.meta import Uid
+from grove.api.types.operatorconfiguration import OperatorConfiguration
 from tests.e2e.harness import Cluster, Stage
 from tests.hostile_tenant import (
     ATTACKS,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from grove.api import labels
-from grove.api.meta import Uid, find_condition, is_condition_true
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES, Resource
+from grove.api.types.meta import Uid, find_condition, is_condition_true
 from grove.cluster.nodes import Nodes
-from grove.planner.recreation import read_record
+from grove.planner.teardown.recreation import read_record
 from tests.e2e.harness import Cluster, Stage
 from tests.simulation.stories import WORKLOAD1, WORKLOAD2
 from tests.simulation.termination_stories import with_delay

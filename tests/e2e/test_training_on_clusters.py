@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from grove.api.meta import JsonObject, find_condition
 from grove.api.resources import PODCLIQUES, PODGANGS, PODS
-from grove.planner.recreation import read_record
+from grove.api.types.meta import JsonObject, find_condition
+from grove.planner.teardown.recreation import read_record
 from tests.e2e.harness import Cluster, Stage
 from tests.simulation.training_stories import (
     FOR_EVER,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from grove.api import labels
-from grove.api.meta import find_condition
 from grove.api.resources import CONTROLLER_REVISIONS, GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Resource
-from grove.api.revision import read_revision
+from grove.api.template_revision import read_revision
+from grove.api.types.meta import find_condition
 from tests.e2e.harness import Cluster, Stage, uids
 from tests.e2e.installation import Installation, outside_operator
 from tests.e2e.older_wire import GENERATION_HASH, HASHES, OlderSet

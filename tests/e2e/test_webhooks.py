@@ -13,12 +13,10 @@ import msgspec
 import pytest
 import yaml
 
-from grove.admission.app import WebhookOptions, upkeep_of
 from grove.admission.authorizer import GARBAGE_COLLECTORS
-from grove.admission.certificates import read_certificates
 from grove.admission.tls import LiveContext
-from grove.api.fielderrors import ErrorKind
-from grove.api.meta import JsonObject
+from grove.admission.webhook_app import WebhookOptions, upkeep_of
+from grove.admission.webhook_certificates import read_certificates
 from grove.api.resources import (
     GROUPS,
     MUTATING_WEBHOOKS,
@@ -29,8 +27,10 @@ from grove.api.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from grove.api.webhookconfiguration import WebhookConfiguration
-from grove.installation.webhooks import ServiceTarget, UrlTarget, webhook_configurations
+from grove.api.types.meta import JsonObject
+from grove.api.types.webhookconfiguration import WebhookConfiguration
+from grove.api.validation.field_errors import ErrorKind
+from grove.installation.webhook_configurations import ServiceTarget, UrlTarget, webhook_configurations
 from grove.kube.transport import JSON_PATCH, Response
 from tests.admission.asking import created, updated
 from tests.admission.tables import Case, creations, updates

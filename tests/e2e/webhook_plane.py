@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from grove.api.crds import custom_resource_definitions
-from grove.api.meta import JsonObject
 from grove.api.resources import Resource
+from grove.api.schema.crd_generator import custom_resource_definitions
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
 from grove.kube.client import Client
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
 from grove.kube.transport import Request, Response
 from tests.admission.tables import Case, updates
 from tests.e2e.ports import free_port

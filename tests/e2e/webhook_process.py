@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from grove.admission.app import WebhookOptions, Webhooks
 from grove.admission.authorizer import AuthorizerOptions
-from grove.admission.certificates import Lifetimes
+from grove.admission.webhook_app import WebhookOptions, Webhooks
+from grove.admission.webhook_certificates import Lifetimes
 from grove.clock import LoopClock
 from grove.kube.client import Client
-from grove.kube.config import find_access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import find_access
 
 # Longer than an API server takes to hear of a change, also on a busy machine.
 SETTLING = timedelta(seconds=5)

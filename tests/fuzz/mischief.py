@@ -8,8 +8,8 @@ import json
 from random import Random
 from typing import Any
 
-from grove.api.meta import JsonObject
-from grove.cluster.resources import Served
+from grove.api.types.meta import JsonObject
+from grove.cluster.built_in_resources import Served
 from grove.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request
 from tests.fuzz.specimens import (
     NAMES,

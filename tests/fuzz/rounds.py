@@ -15,16 +15,16 @@ from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
 
 from grove.clock import LoopClock
-from grove.cluster.app import EmbeddedCluster
-from grove.cluster.inprocess import InProcessTransport
-from grove.cluster.resources import NAMESPACES, Served
-from grove.cluster.server import is_stream
-from grove.cluster.server.webhook_calls import Call, NoVerdict, Outcome, Verdict
-from grove.controller.app import Controller
-from grove.kube.errors import ApiError
+from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, Verdict
+from grove.cluster.apiserver.api_server import is_stream
+from grove.cluster.built_in_resources import NAMESPACES, Served
+from grove.cluster.embedded_cluster import EmbeddedCluster
+from grove.cluster.in_process_transport import InProcessTransport
+from grove.controller.manager import Controller
+from grove.kube.api_errors import ApiError
 from grove.kube.transport import Request
-from grove.sim.admission import admission_of
-from grove.sim.clock import run_virtual
+from grove.sim.in_process_admission import admission_of
+from grove.sim.virtual_clock import run_virtual
 from tests.cluster.apidsl import NOON
 from tests.fuzz.mischief import Mischief
 from tests.fuzz.specimens import NAMES, SPACES, collection, kinds, specimen

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from grove.api.crds import custom_resource_definitions
-from grove.api.meta import JsonObject
-from grove.cluster.resources import BY_QUALIFIED, SERVED, Served
-from grove.cluster.server import protobuf
+from grove.api.schema.crd_generator import custom_resource_definitions
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.codec import protobuf
+from grove.cluster.built_in_resources import BY_QUALIFIED, SERVED, Served
 from tests.fuzz.vocabulary import WORDS
 from tests.protobuf_wire import field, varint
 

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from grove.cluster.inprocess import InProcessTransport
+from grove.cluster.in_process_transport import InProcessTransport
 from grove.kube.transport import Request, Response
 from tests.cluster.served_http import TOKEN, HttpClient, http_cluster
 from tests.fuzz.counts import BY_DOCUMENT

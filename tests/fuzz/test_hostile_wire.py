@@ -7,7 +7,7 @@ from random import Random
 from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
 
-from grove.cluster.inprocess import InProcessTransport
+from grove.cluster.in_process_transport import InProcessTransport
 from tests.cluster.served_http import HttpClient, over_http
 from tests.fuzz.counts import ALL, BY_DOCUMENT, BY_MACHINE, IN_PROCESS, ON_SOCKETS
 from tests.fuzz.rounds import complaint, moody, populate

@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
-from grove.cluster.data_dir import open_data_dir
-from grove.cluster.garbage import GarbageCollector
-from grove.cluster.inprocess import InProcessTransport
-from grove.cluster.journal import Journal
-from grove.cluster.server import ApiServer
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.controllers.garbage_collector import GarbageCollector
+from grove.cluster.in_process_transport import InProcessTransport
+from grove.cluster.storage.data_dir import open_data_dir
+from grove.cluster.storage.group_commit import Journal
 from grove.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request
 from tests.cluster.apidsl import Answer
 from tests.fuzz.counts import BY_MACHINE

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from grove.api.meta import JsonObject
-from grove.cluster.garbage import GarbageCollector
-from grove.cluster.server import ApiServer
-from grove.cluster.store import Storage
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.controllers.garbage_collector import GarbageCollector
+from grove.cluster.storage.store import Storage
 from grove.kube.transport import Request, Response, Transport
 
 # Said by a real server, too: no logs are kept, a version that is yet to come, and a webhook that did not answer.

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from grove.api import labels
-from grove.api.meta import JsonObject
-from grove.api.operatorconfiguration import ConfigurationError
-from grove.api.yaml_text import spread_text
-from grove.installation.objects import installation_objects
+from grove.api.types.meta import JsonObject
+from grove.api.types.operatorconfiguration import ConfigurationError
+from grove.api.values.yaml_text import spread_text
+from grove.installation.install_options import DEFAULT_CONFIGURATION, Installation, InstallationError, plan_installation
+from grove.installation.manifests import installation_objects
 from grove.installation.rbac import (
     CERTIFICATE_ROLE,
     CLUSTER_ROLE,
@@ -24,7 +25,6 @@ from grove.installation.rbac import (
     cluster_rules,
     lease_rules,
 )
-from grove.installation.settings import DEFAULT_CONFIGURATION, Installation, InstallationError, plan_installation
 from tests.markdown import ROOT, fences, tables
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -8,14 +8,14 @@ from random import Random
 import msgspec
 import pytest
 
-from grove.admission.app import WebhookOptions, Webhooks
-from grove.api.crds import custom_resource_definitions
-from grove.api.meta import JsonObject
+from grove.admission.webhook_app import WebhookOptions, Webhooks
+from grove.api.schema.crd_generator import custom_resource_definitions
+from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
-from grove.installation.objects import installation_objects
-from grove.installation.settings import plan_installation
+from grove.installation.install_options import plan_installation
+from grove.installation.manifests import installation_objects
 from grove.kube.client import Client
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
 from tests.cli.console import SECONDS, attempts
 from tests.e2e.served import Kubectl, Ran
 from tests.kube.controlplane.build import DEFAULT_VERSION

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
-from grove.cluster.server.match_conditions import are_met
-from grove.installation.webhooks import (
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.admission.match_conditions import are_met
+from grove.installation.webhook_configurations import (
     MUTATING_NAMES,
     VALIDATING_NAMES,
     ServiceTarget,

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from grove.clock import LoopClock
-from grove.kube.config import Access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
 from grove.kube.transport import Request
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

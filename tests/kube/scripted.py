@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
-from grove.api.meta import JsonObject
-from grove.kube.errors import ApiError
+from grove.api.types.meta import JsonObject
+from grove.kube.api_errors import ApiError
 from grove.kube.transport import Request, Response
 
 

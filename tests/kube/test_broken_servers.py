@@ -9,11 +9,11 @@ from typing import TypeVar
 import pytest
 
 from grove.api.resources import PODS
-from grove.kube import client, http
+from grove.kube import client, http_transport
+from grove.kube.api_errors import ConnectionLost
 from grove.kube.client import Client
-from grove.kube.config import Access
-from grove.kube.errors import ConnectionLost
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
 from grove.kube.transport import Request
 from tests.bent_time import run_without_stillness
 from tests.kube.loopback import (
@@ -117,7 +117,7 @@ NEVER = {
 def test_a_server_that_never_answers_is_given_up(
     monkeypatch: pytest.MonkeyPatch, talk: Talk, question: Callable[[HttpTransport], Awaitable[object]]
 ) -> None:
-    monkeypatch.setattr(http, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(http_transport, "ANSWER_SECONDS", 0.3)
     with pytest.raises(ConnectionLost, match="no answer in time") as caught:
         ask(talk, question)
     assert "hidden" not in str(caught.value)
@@ -132,19 +132,19 @@ def test_a_server_that_never_answers_is_given_up(
     ],
 )
 def test_a_body_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch, talk: Talk) -> None:
-    monkeypatch.setattr(http, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(http_transport, "ANSWER_SECONDS", 0.3)
     with pytest.raises(ConnectionLost, match="GET http://127"):
         ask(talk, lambda transport: transport.send(GET))
 
 
 def test_a_handshake_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(http_transport, "CONNECT_SECONDS", 0.3)
     with pytest.raises(ConnectionLost, match="Connection timeout"):
         ask(deaf, lambda transport: transport.send(GET), scheme="https")
 
 
 def test_a_refused_watch_whose_reason_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(http_transport, "ANSWER_SECONDS", 0.3)
     talk = saying(CHUNKED.replace(b"200 OK", b"403 Forbidden"), then_silent=True)
     with pytest.raises(ConnectionLost, match="no answer in time"):
         ask(talk, lines_of)
@@ -168,7 +168,7 @@ def test_a_list_whose_pages_never_end_is_given_up(monkeypatch: pytest.MonkeyPatc
 
 def test_a_watch_that_falls_silent_is_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     # More than a busy machine takes to say the first lines.
-    monkeypatch.setattr(http, "WATCH_SILENCE_SECONDS", 3.0)
+    monkeypatch.setattr(http_transport, "WATCH_SILENCE_SECONDS", 3.0)
     seen: list[bytes] = []
 
     async def question(transport: HttpTransport) -> None:
@@ -183,7 +183,7 @@ def test_a_watch_that_falls_silent_is_a_lost_connection(monkeypatch: pytest.Monk
 
 def test_bookmarks_keep_a_watch_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     silence = 4.0
-    monkeypatch.setattr(http, "WATCH_SILENCE_SECONDS", silence)
+    monkeypatch.setattr(http_transport, "WATCH_SILENCE_SECONDS", silence)
     said_at = 0.0
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -209,8 +209,8 @@ def test_bookmarks_keep_a_watch_alive(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_log_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "WATCH_SILENCE_SECONDS", 0.05)
-    monkeypatch.setattr(http, "ANSWER_SECONDS", 3.0)
+    monkeypatch.setattr(http_transport, "WATCH_SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(http_transport, "ANSWER_SECONDS", 3.0)
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)

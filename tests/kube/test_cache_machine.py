@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from grove.api.meta import ObjectMeta, OwnerKey, OwnerReference, Uid
 from grove.api.resources import PODCLIQUES, Object
-from grove.kube.answers import Added, Bookmark, Deleted, Listing, Modified, WatchEvent
-from grove.kube.cache import ListMark, Store
+from grove.api.types.meta import ObjectMeta, OwnerKey, OwnerReference, Uid
+from grove.kube.response_decoding import Added, Bookmark, Deleted, Listing, Modified, WatchEvent
+from grove.kube.store import ListMark, Store
 from tests.seeds import examples
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

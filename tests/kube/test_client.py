@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from grove.api.meta import ObjectMeta, Uid
-from grove.api.pod import Pod
 from grove.api.resources import NODES, PODGANGS, PODS, Object
+from grove.api.types.meta import ObjectMeta, Uid
+from grove.api.types.pod import Pod
 from grove.clock import LoopClock
-from grove.kube.answers import Added, Bookmark, Deleted, Listing, Modified, Unreadable, WatchEvent
+from grove.kube.api_errors import ApiError, ConnectionLost, NoCredentials
 from grove.kube.client import Client
-from grove.kube.errors import ApiError, ConnectionLost, NoCredentials
-from grove.kube.limits import WriteLimiter
+from grove.kube.response_decoding import Added, Bookmark, Deleted, Listing, Modified, Unreadable, WatchEvent
 from grove.kube.transport import JSON_PATCH, Request, Response
-from grove.sim.clock import run_virtual
+from grove.kube.write_limiter import WriteLimiter
+from grove.sim.virtual_clock import run_virtual
 from tests.kube.scripted import ScriptedTransport, Silence, bookmark, error_line, line, ok, page, pod_json, refusal
 
 T = TypeVar("T")

@@ -9,19 +9,19 @@ from random import Random
 import msgspec
 import pytest
 
-from grove.api.pod import Pod
 from grove.api.resources import PODS
-from grove.kube import watch
-from grove.kube.cache import Store
+from grove.api.types.pod import Pod
+from grove.kube import reflector
+from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
-from grove.kube.config import Access
-from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
+from grove.kube.reflector import Reflector
+from grove.kube.store import Store
 from grove.kube.transport import Request, user_agent
-from grove.kube.watch import Reflector
 from tests.kube.controlplane.plane import Plane, running_plane
+from tests.kube.exec_credential_script import PluginScript
 from tests.kube.loopback import SetClock, connected, lines_of
-from tests.kube.plugin_script import PluginScript
 
 pytestmark = pytest.mark.kube
 
@@ -101,7 +101,7 @@ def test_the_audit_log_names_us_with_our_version(plane: Plane) -> None:
 def test_an_api_server_that_is_killed_and_comes_back_is_followed_again(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "LONGEST_DELAY_SECONDS", 0.5)
+    monkeypatch.setattr(reflector, "LONGEST_DELAY_SECONDS", 0.5)
 
     async def main() -> None:
         clock = SetClock()

@@ -13,10 +13,10 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
 from grove.errors import UserError
-from grove.kube import http
-from grove.kube.config import Access
-from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.http import HttpTransport
+from grove.kube import http_transport
+from grove.kube.api_errors import ApiError, ConnectionLost
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
 from grove.kube.tls import tls_context
 from grove.kube.transport import Request, user_agent
 from tests.kube.loopback import (
@@ -205,7 +205,7 @@ def test_a_proxy_that_refuses_is_a_lost_connection(refusal: str) -> None:
 
 
 def test_a_proxy_that_accepts_and_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(http_transport, "CONNECT_SECONDS", 0.2)
 
     async def never(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         while await reader.read(1000):
@@ -254,9 +254,9 @@ def test_one_connection_serves_one_request_after_the_other() -> None:
 
 def test_a_crowd_is_served_by_no_more_connections_than_agreed() -> None:
     async def ask(transport: HttpTransport) -> None:
-        await asyncio.gather(*(transport.send(POST) for _ in range(4 * http.CONNECTIONS)))
+        await asyncio.gather(*(transport.send(POST) for _ in range(4 * http_transport.CONNECTIONS)))
 
-    assert count_connections(ask) <= http.CONNECTIONS
+    assert count_connections(ask) <= http_transport.CONNECTIONS
 
 
 def test_a_vanished_peer_is_noticed_by_the_system(monkeypatch: pytest.MonkeyPatch) -> None:

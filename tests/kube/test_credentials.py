@@ -10,11 +10,12 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from grove.kube.config import Access
+from grove.kube.api_errors import ApiError, NoCredentials
 from grove.kube.credentials import EARLY_SECONDS, FILE_SECONDS, REFUSED_PAUSE_SECONDS, SHORTEST_LIFE_SECONDS
-from grove.kube.errors import ApiError, NoCredentials
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
 from grove.kube.transport import Request
+from tests.kube.exec_credential_script import PluginScript
 from tests.kube.loopback import (
     GET,
     POST,
@@ -25,7 +26,6 @@ from tests.kube.loopback import (
     http_server,
     lines_of,
 )
-from tests.kube.plugin_script import PluginScript
 
 T = TypeVar("T")
 

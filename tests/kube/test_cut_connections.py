@@ -8,14 +8,14 @@ import pytest
 
 from grove.api.resources import NODES, Object
 from grove.clock import LoopClock
-from grove.cluster.http.server import HttpApi
-from grove.cluster.server import ApiServer
-from grove.kube import watch
-from grove.kube.cache import Store
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.http.https_server import HttpApi
+from grove.kube import reflector
+from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
-from grove.kube.config import Access
-from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.watch import Reflector
+from grove.kube.kubeconfig import Access
+from grove.kube.reflector import Reflector
+from grove.kube.store import Store
 from tests.kube.loopback import SetClock, connected, raw_server
 
 NAMES = [f"node-{number:03}" for number in range(240)]
@@ -104,5 +104,5 @@ async def storm(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_is_lost_or_done_twice_on_a_line_that_is_cut(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "LONGEST_DELAY_SECONDS", 0.05)
+    monkeypatch.setattr(reflector, "LONGEST_DELAY_SECONDS", 0.05)
     asyncio.run(asyncio.wait_for(storm(seed), 480))

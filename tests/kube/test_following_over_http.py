@@ -10,17 +10,17 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from grove.api.meta import JsonObject
-from grove.api.pod import Pod
 from grove.api.resources import PODS
-from grove.kube import limits, watch
-from grove.kube.cache import Store
+from grove.api.types.meta import JsonObject
+from grove.api.types.pod import Pod
+from grove.kube import reflector, write_limiter
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.config import Access
-from grove.kube.errors import ApiError
-from grove.kube.http import HttpTransport
-from grove.kube.limits import WriteLimiter
-from grove.kube.watch import BackOff, ListAll, Reflector, State, WatchFrom
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
+from grove.kube.reflector import BackOff, ListAll, Reflector, State, WatchFrom
+from grove.kube.store import Store
+from grove.kube.write_limiter import WriteLimiter
 from tests.kube.loopback import SetClock, connected, http_server
 from tests.kube.scripted import bookmark, error_line, line, pod_json, refusal
 
@@ -108,7 +108,7 @@ def names(store: Store[Pod]) -> list[str]:
 
 
 def test_a_kind_is_followed_through_cuts_and_forgotten_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "FIRST_DELAY_SECONDS", 0.001)
+    monkeypatch.setattr(reflector, "FIRST_DELAY_SECONDS", 0.001)
     added, half = line("ADDED", pod_json("b", 6)) + b"\n", line("ADDED", pod_json("c", 7))[:20]
     kind = Kind(
         refusing(429, "TooManyRequests"),
@@ -194,9 +194,9 @@ def test_writes_slow_down_to_what_a_server_can_take_and_speed_up_again(
     monkeypatch: pytest.MonkeyPatch, refusal_code: int
 ) -> None:
     # A tenth of the usual, for a test of a second.
-    monkeypatch.setattr(limits, "_SECONDS_BETWEEN_CUTS", 0.1)
+    monkeypatch.setattr(write_limiter, "_SECONDS_BETWEEN_CUTS", 0.1)
     # A busy machine is no busy server.
-    monkeypatch.setattr(limits, "SLOW_ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr(write_limiter, "SLOW_ANSWER_SECONDS", 60.0)
 
     async def question(transport: HttpTransport) -> None:
         clock = SetClock()

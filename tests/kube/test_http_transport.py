@@ -11,13 +11,13 @@ from aiohttp import web
 
 from grove.api.resources import NODES
 from grove.clock import LoopClock
-from grove.cluster.http.server import HttpApi
-from grove.cluster.server import ApiServer
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.http.https_server import HttpApi
 from grove.errors import UserError
+from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
-from grove.kube.config import Access
-from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access
 from grove.kube.tls import tls_context
 from grove.kube.transport import Request
 

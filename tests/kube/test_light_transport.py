@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from grove.kube import light
-from grove.kube.config import Access, ExecPlugin
-from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.http import HttpTransport
-from grove.kube.light import LightTransport
+from grove.kube import light_transport
+from grove.kube.api_errors import ApiError, ConnectionLost
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access, ExecPlugin
+from grove.kube.light_transport import LightTransport
 from grove.kube.transport import Request, Response
 from tests.kube.loopback import (
     DELETE,
@@ -246,7 +246,7 @@ def test_a_token_that_is_no_longer_accepted_is_read_again(tmp_path: Path) -> Non
 def test_a_server_that_never_answers_is_given_up_and_not_asked_again(
     monkeypatch: pytest.MonkeyPatch, talk: Talk
 ) -> None:
-    monkeypatch.setattr(light, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(light_transport, "ANSWER_SECONDS", 0.3)
     server = Counted(talk)
     found = ask_light(server.talk, GET)
     assert found == ["0 ConnectionLost: GET http://127.0.0.1:PORT/api/v1/x: no answer in time"]
@@ -254,7 +254,7 @@ def test_a_server_that_never_answers_is_given_up_and_not_asked_again(
 
 
 def test_a_handshake_that_does_not_end_is_given_up_and_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(light, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(light_transport, "CONNECT_SECONDS", 0.3)
     server = Counted(NEVER["accepts and never reads"])
     (found,) = ask_light(server.talk, GET, scheme="https")
     assert "Connection timeout to host https://127.0.0.1:PORT" in str(found)
@@ -340,9 +340,9 @@ def test_reads_that_do_not_wait_for_each_other_are_on_their_way_together() -> No
 
 def test_a_crowd_is_served_by_no_more_connections_than_agreed() -> None:
     async def question(transport: LightTransport) -> None:
-        await asyncio.gather(*(transport.send(GET) for _ in range(4 * light.CONNECTIONS)))
+        await asyncio.gather(*(transport.send(GET) for _ in range(4 * light_transport.CONNECTIONS)))
 
-    assert count_connections(question) <= light.CONNECTIONS
+    assert count_connections(question) <= light_transport.CONNECTIONS
 
 
 def test_a_second_answer_that_nobody_asked_for_is_not_taken_for_the_next_one() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from grove.cluster.patches.types import Items, Members, built_in_type
-from grove.cluster.resources import SERVED, Served
+from grove.cluster.built_in_resources import SERVED, Served
+from grove.cluster.patches.merge_types import Items, Members, built_in_type
 from tests.kube.controlplane.build import DEFAULT_VERSION
 from tests.kube.controlplane.merge_types import TARGET, text_of, types_of
 from tests.kube.controlplane.plane import Plane

@@ -7,18 +7,18 @@ from random import Random
 
 import pytest
 
-from grove.api.meta import JsonObject
-from grove.api.pod import Pod
 from grove.api.resources import PODS
+from grove.api.types.meta import JsonObject
+from grove.api.types.pod import Pod
 from grove.clock import LoopClock
-from grove.cluster.inprocess import InProcessTransport
-from grove.cluster.server import ApiServer
-from grove.kube.cache import Store
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.in_process_transport import InProcessTransport
+from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
-from grove.kube.errors import ApiError, ConnectionLost
+from grove.kube.reflector import BackOff, ListAll, Reflector, State, WatchFrom
+from grove.kube.store import Store
 from grove.kube.transport import Request, Response
-from grove.kube.watch import BackOff, ListAll, Reflector, State, WatchFrom
-from grove.sim.clock import run_virtual
+from grove.sim.virtual_clock import run_virtual
 from tests.kube.scripted import (
     UNTIL_THE_END,
     ScriptedTransport,

@@ -28,6 +28,6 @@ def test_every_mutant_has_a_name_of_its_own() -> None:
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("a gate, a gate", 2)])
 def test_a_fault_without_a_clear_place_is_not_applied(text: str, count: int) -> None:
-    mutant = Mutant("open", "gates", "gates.py", "a gate", "no gate", "tests")
-    with pytest.raises(SystemExit, match=f"occurs {count} times in gates.py"):
+    mutant = Mutant("open", "gates", "planner/gangs/scheduling_gates.py", "a gate", "no gate", "tests")
+    with pytest.raises(SystemExit, match=f"occurs {count} times in planner/gangs/scheduling_gates.py"):
         mutate(text, mutant)

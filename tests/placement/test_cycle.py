@@ -6,7 +6,7 @@ import pytest
 
 from grove.placement.capacity import Cluster
 from grove.placement.cycle import schedule
-from grove.placement.model import Decisions, GangDemand, WaitReason
+from grove.placement.types import Decisions, GangDemand, WaitReason
 from tests.placement.worlds import decide, gang, gang_name, group, node, nodes, pod, pods
 
 

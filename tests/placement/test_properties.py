@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from grove.placement.capacity import Cluster
 from grove.placement.cycle import schedule
-from grove.placement.model import Decisions, GangDemand, GroupDemand, NodeView
+from grove.placement.types import Decisions, GangDemand, GroupDemand, NodeView
 from tests.placement.worlds import RACK, gang, group, node, pod, pods, required
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from grove.api.meta import NamespacedName, Uid
+from grove.api.types.meta import NamespacedName, Uid
 from grove.placement.capacity import Cluster
 from grove.placement.cycle import schedule
-from grove.placement.model import (
+from grove.placement.types import (
     ONE,
     PODS,
     Decisions,

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from grove.api import labels
-from grove.api.meta import JsonObject
-from grove.api.patches import merge_patch
-from grove.api.podcliqueset import CliqueTemplate
+from grove.api.merge_patch import merge_patch
 from grove.api.resources import PODCLIQUES, PODS
-from grove.cluster.patches.merge import apply_merge_patch
-from grove.planner.blueprint import draw_replica
-from grove.planner.objects import build_clique, clique_template_patch
-from grove.planner.rollout.revisions import Targets
+from grove.api.types.meta import JsonObject
+from grove.api.types.podcliqueset import CliqueTemplate
+from grove.cluster.patches.merge_patch import apply_merge_patch
+from grove.planner.child_manifests import build_clique, clique_template_patch
+from grove.planner.desired_state import draw_replica
+from grove.planner.rollout.revision_history import Targets
 from grove.planner.snapshot import build_context
 from tests.dsl import World, pcs, revision, role, run_to_rest, scaling
 

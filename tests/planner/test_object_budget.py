@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.reasons import FindingReason
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Resource
+from grove.api.types.podcliqueset import PodCliqueSet
 from grove.planner.actions import Create, Plan
-from grove.planner.memo import Memo
 from grove.planner.plan import plan
+from grove.planner.plan_cache import Memo
 from grove.planner.snapshot import Snapshot, Surroundings, build_context
 from tests.dsl import World, pcs, role, run_to_rest, scaling
 

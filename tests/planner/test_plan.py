@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from grove.api.podcliqueset import GangStatus, PodCliqueSetStatus
 from grove.api.reasons import FindingReason
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODS
+from grove.api.types.podcliqueset import GangStatus, PodCliqueSetStatus
 from grove.planner.actions import Plan
-from grove.planner.memo import Memo
 from grove.planner.plan import plan
+from grove.planner.plan_cache import Memo
 from tests.dsl import (
     NOW,
     World,

@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 
 from grove.api import labels
 from grove.api.labels import GATE
-from grove.api.meta import Uid
-from grove.api.pod import Pod
-from grove.api.podcliqueset import PodCliqueSet
-from grove.api.podgang import PodGang
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
+from grove.api.types.meta import Uid
+from grove.api.types.pod import Pod
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.podgang import PodGang
 from grove.planner.actions import Create, Delete, Patch, Plan
-from grove.planner.gangs import referenced_names
-from grove.planner.memo import Memo
+from grove.planner.gangs.podgang import referenced_names
 from grove.planner.plan import plan
-from grove.planner.pods import plan_pods
+from grove.planner.plan_cache import Memo
+from grove.planner.pods.pod_sync import plan_pods
 from grove.planner.views import CliqueView, pod_index
 from tests.dsl import NOW, World, actions, at, clique, pcs, pod, role, run_to_rest, scaling
 from tests.seeds import examples

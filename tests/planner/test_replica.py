@@ -5,7 +5,7 @@ import pytest
 
 from grove.api import labels
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
-from grove.api.service import ServiceSpec
+from grove.api.types.service import ServiceSpec
 from grove.planner.actions import FreshLook
 from grove.planner.plan import FEW_BUILDS, plan
 from grove.planner.views import CliqueView

@@ -4,13 +4,19 @@ import msgspec
 import pytest
 
 from grove.api import labels
-from grove.api.meta import Condition, ConditionStatus
-from grove.api.podclique import PodCliqueStatus
-from grove.api.podgang import GangPhase, PodGangSpec
 from grove.api.reasons import FindingReason, Reason
 from grove.api.resources import PODCLIQUES, PODGANGS
+from grove.api.types.meta import Condition, ConditionStatus
+from grove.api.types.podclique import PodCliqueStatus
+from grove.api.types.podgang import GangPhase, PodGangSpec
 from grove.planner.actions import Create, Patch, Plan, Urgency
-from grove.planner.availability import (
+from grove.planner.desired_state import draw_replica
+from grove.planner.gangs.gang_state import GangState
+from grove.planner.gangs.gate_removal import gates_of
+from grove.planner.gangs.podgang import draw_gang_spec, read_zero_count, write_zero_counts
+from grove.planner.plan import plan
+from grove.planner.pods.pod_sync import CliquePods
+from grove.planner.status.availability import (
     AT_ZERO,
     GroupReplica,
     Verdict,
@@ -21,14 +27,8 @@ from grove.planner.availability import (
     is_available,
     was_available,
 )
-from grove.planner.blueprint import draw_replica
-from grove.planner.gang_gates import gates_of
-from grove.planner.gang_state import GangState
-from grove.planner.gangs import draw_gang_spec, read_zero_count, write_zero_counts
-from grove.planner.plan import plan
-from grove.planner.pods import CliquePods
-from grove.planner.recreation import Record, Recreation
-from grove.planner.status import gang_health
+from grove.planner.status.child_status import gang_health
+from grove.planner.teardown.recreation import Record, Recreation
 from grove.planner.views import CliqueView, ReplicaView
 from tests.dsl import (
     NOW,

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from grove.clock import LoopClock
-from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.traffic import Target, target_of
+from grove.kube.api_errors import ApiError, ConnectionLost
+from grove.kube.request_info import Target, target_of
 from grove.kube.transport import Request, Response
-from grove.sim.clock import run_virtual
 from grove.sim.faults import CALM, FaultPlan, FaultyTransport
+from grove.sim.virtual_clock import run_virtual
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 PODS = "/api/v1/namespaces/default/pods"

@@ -7,7 +7,7 @@ import pytest
 
 from grove.clock import LoopClock
 from grove.errors import Bug
-from grove.sim.clock import Deadlock, run_virtual
+from grove.sim.virtual_clock import Deadlock, run_virtual
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 YEAR = 365 * 24 * 3600.0

@@ -19,8 +19,8 @@ from typing import Any, Generic, Never, TypeVar
 
 import msgspec
 
-from grove.sim.clock import run_virtual
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.seeds import commit_seed
 
 T = TypeVar("T")

@@ -3,9 +3,9 @@
 from typing import Any
 
 from grove.api import labels, names
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.cluster.nodes import ZONE
-from grove.sim.world import World
+from grove.sim.simulation import World
 
 # Kinds of which every object counts; events are for people and may be lost in a crash.
 _KINDS = (

@@ -5,22 +5,22 @@ from random import Random
 
 import msgspec
 
-from grove.api.meta import Condition, find_condition
 from grove.api.resources import EVENTS
-from grove.cli.explaining import explain
-from grove.cli.options import parse_target
+from grove.api.types.meta import Condition, find_condition
+from grove.cli.common.options import parse_target
+from grove.cli.why.runner import explain
 from grove.clock import Clock
-from grove.controller.app import Controller
-from grove.controller.health import Health
-from grove.controller.meter import OverheardTransport
-from grove.controller.metrics import Metrics
+from grove.controller.manager import Controller
+from grove.controller.observability.health import Health
+from grove.controller.observability.instrumentation import OverheardTransport
+from grove.controller.observability.metrics import Metrics
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.errors import ApiError
-from grove.kube.limits import WriteLimiter
-from grove.kube.traffic import target_of
+from grove.kube.request_info import target_of
 from grove.kube.transport import Request
+from grove.kube.write_limiter import WriteLimiter
 from grove.sim.faults import Refusal
-from grove.sim.world import Operator, World
+from grove.sim.simulation import Operator, World
 from tests.simulation.stories import ONE_POD_NODE, find_set
 
 # DESIGN.md, section 3: within 90 s of the first failure.

@@ -4,9 +4,9 @@ import yaml
 
 from grove.api import labels
 from grove.api.labels import GATE
-from grove.api.meta import JsonObject
-from grove.api.pod import Pod
 from grove.api.resources import PODS
+from grove.api.types.meta import JsonObject
+from grove.api.types.pod import Pod
 from tests.scene import Scene
 from tests.simulation.stories import WORKLOAD1
 

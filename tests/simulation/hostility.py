@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, TypeVar
 
-from grove.api.meta import HasMetadata, Uid
-from grove.api.pod import Pod
 from grove.api.resources import PODS, Resource
-from grove.kube.errors import ApiError
-from grove.sim.world import World
+from grove.api.types.meta import HasMetadata, Uid
+from grove.api.types.pod import Pod
+from grove.kube.api_errors import ApiError
+from grove.sim.simulation import World
 from tests.hostile_tenant import PARTS, Attack, Claim, Raw, forge
 
 T = TypeVar("T", bound=HasMetadata)

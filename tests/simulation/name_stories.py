@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from grove.api.meta import JsonObject
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS
-from grove.cluster.store import Change, ChangeType
-from grove.sim.world import World
+from grove.api.types.meta import JsonObject
+from grove.cluster.storage.store import Change, ChangeType
+from grove.sim.simulation import World
 from tests.simulation.stories import Story
 from tests.simulation.training_stories import clique, running
 from tests.simulation.updating import NEW, change_image

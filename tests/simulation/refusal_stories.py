@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from grove.api import labels
-from grove.api.meta import Condition, JsonObject, ObjectMeta, Wire, find_condition
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, RESOURCE_QUOTAS, SERVICES, Resource
-from grove.kube.errors import ApiError
+from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Wire, find_condition
+from grove.kube.api_errors import ApiError
 from tests.scene import Scene, Seen
 from tests.simulation.stories import (
     WORKLOAD1,

@@ -10,11 +10,6 @@ import msgspec
 
 from grove.api import labels, names
 from grove.api.defaulting import default_podcliqueset
-from grove.api.meta import HasMetadata, find_condition, is_condition_true, to_wire
-from grove.api.pod import Pod
-from grove.api.podclique import PodClique
-from grove.api.podcliqueset import PodCliqueSet, UpdateType, WorkloadType
-from grove.api.podgang import PodGang
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     GROUPS,
@@ -25,10 +20,15 @@ from grove.api.resources import (
     SERVICES,
     Resource,
 )
-from grove.api.revision import Revision, makes_same_pods, read_revision
-from grove.api.scalinggroup import PodCliqueScalingGroup
+from grove.api.template_revision import Revision, makes_same_pods, read_revision
+from grove.api.types.meta import HasMetadata, find_condition, is_condition_true, to_wire
+from grove.api.types.pod import Pod
+from grove.api.types.podclique import PodClique
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.api.types.podcliqueset import PodCliqueSet, UpdateType, WorkloadType
+from grove.api.types.podgang import PodGang
 from grove.planner.views import pod_index
-from grove.sim.rollout_rules import template_of
+from grove.sim.invariants.rollout import template_of
 from tests.scene import Seen
 
 

@@ -7,10 +7,10 @@ One pod per node. Told in calm by `test_updates.py`; those of `SAFE_UPDATES` als
 from functools import partial
 
 from grove.api import labels
-from grove.api.meta import JsonObject, find_condition
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODS
-from grove.cluster.store import Change
-from grove.sim.world import World
+from grove.api.types.meta import JsonObject, find_condition
+from grove.cluster.storage.store import Change
+from grove.sim.simulation import World
 from tests.simulation.restored import unrestored
 from tests.simulation.stories import Story, quota
 from tests.simulation.termination_stories import breach_of, give_back, lose_pods, pods_of

@@ -12,11 +12,11 @@ import msgspec
 import yaml
 
 from grove.api import labels
-from grove.api.meta import find_condition
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import GROUPS, PODCLIQUESETS, Object, Resource
-from grove.cluster.resources import SERVED
-from grove.sim.world import World
+from grove.api.types.meta import find_condition
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.cluster.built_in_resources import SERVED
+from grove.sim.simulation import World
 from tests.scene import Scene, Seen
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

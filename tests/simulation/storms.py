@@ -15,10 +15,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from grove.api import labels, names
-from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, Wire
-from grove.api.pod import Pod
-from grove.api.podclique import PodClique
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import (
     GROUPS,
     NODES,
@@ -30,16 +26,20 @@ from grove.api.resources import (
     SERVICES,
     Resource,
 )
+from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, Wire
+from grove.api.types.pod import Pod
+from grove.api.types.podclique import PodClique
+from grove.api.types.podcliqueset import PodCliqueSet
 from grove.clock import Clock
-from grove.controller.app import Controller
+from grove.controller.manager import Controller
 from grove.errors import Bug
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.errors import ApiError
 from grove.planner.plan import plan
-from grove.sim.clock import run_virtual
 from grove.sim.faults import CALM, FaultPlan
-from grove.sim.ownership_rules import foreign_facts
-from grove.sim.world import Operator, World
+from grove.sim.invariants.ownership import foreign_facts
+from grove.sim.simulation import Operator, World
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.hostility import HostileTenant, OwnView
 from tests.simulation.restored import unrestored, untrue_counts
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import yaml
 
 from grove.api import labels
-from grove.api.meta import JsonObject, Uid, find_condition
-from grove.api.pod import Pod
-from grove.api.podclique import PodClique
 from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
-from grove.sim.world import World
+from grove.api.types.meta import JsonObject, Uid, find_condition
+from grove.api.types.pod import Pod
+from grove.api.types.podclique import PodClique
+from grove.sim.simulation import World
 from tests.simulation.stories import WORKLOAD1, WORKLOAD2, Story, expect_running
 
 DELAY = 10.0

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from grove.api import labels
-from grove.api.limits import LARGEST_COUNT
-from grove.api.meta import JsonObject, ObjectMeta, find_condition
-from grove.api.podclique import PodClique, PodCliqueSpec
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.schema.limits import LARGEST_COUNT
+from grove.api.types.meta import JsonObject, ObjectMeta, find_condition
+from grove.api.types.podclique import PodClique, PodCliqueSpec
 from grove.clock import Clock
-from grove.cluster.resources import BY_QUALIFIED
-from grove.controller.app import Controller
+from grove.cluster.built_in_resources import BY_QUALIFIED
+from grove.controller.manager import Controller
 from grove.kube.client import Client
-from grove.planner.blueprint import draw_replica
-from grove.planner.memo import Memo
+from grove.planner.desired_state import draw_replica
 from grove.planner.plan import plan
+from grove.planner.plan_cache import Memo
 from grove.planner.snapshot import build_context
 from grove.planner.views import view_clique
-from grove.sim.clock import run_virtual
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests import dsl
 from tests.simulation.stories import find_set, left_of_sets, quota
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-from grove.sim.world import World
+from grove.sim.simulation import World
 from tests.seeds import is_deep
 from tests.simulation.crashes import STRIDE, Crashes, tell_with_some_crashes
 from tests.simulation.endstate import end_state

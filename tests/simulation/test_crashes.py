@@ -2,9 +2,9 @@
 
 import pytest
 
-from grove.sim.clock import run_virtual
 from grove.sim.faults import FaultyTransport
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.crashes import Crashes, tell_with_crashes
 from tests.simulation.stories import expect_running
 

@@ -6,13 +6,13 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from grove.api.meta import JsonObject, find_condition
 from grove.api.resources import EVENTS, GROUPS, PODCLIQUES, PODCLIQUESETS, PODS
-from grove.controller.offers import GANG_SCHEDULER_PATH
-from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.traffic import target_of
+from grove.api.types.meta import JsonObject, find_condition
+from grove.controller.feature_discovery import GANG_SCHEDULER_PATH
+from grove.kube.api_errors import ApiError, ConnectionLost
+from grove.kube.request_info import target_of
 from grove.kube.transport import Request
-from grove.sim.clock import run_virtual
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.failing_writes import FailingWorld
 from tests.simulation.stories import WORKLOAD1, find_set
 

@@ -3,15 +3,15 @@
 from collections.abc import Awaitable, Callable
 
 from grove.api import labels
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
-from grove.kube.errors import ApiError
-from grove.kube.traffic import target_of
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.kube.api_errors import ApiError
+from grove.kube.request_info import target_of
 from grove.kube.transport import Request
-from grove.planner.rollout.set_level import turn_of
-from grove.sim.clock import run_virtual
+from grove.planner.rollout.replica_order import turn_of
 from grove.sim.faults import CALM, FaultPlan
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.restored import unrestored, untrue_counts
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2
 from tests.simulation.training_stories import clique, training

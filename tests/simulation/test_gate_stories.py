@@ -8,12 +8,12 @@ import yaml
 
 from grove.api import labels
 from grove.api.labels import GATE
-from grove.api.meta import JsonObject
-from grove.api.pod import Pod
 from grove.api.resources import GROUPS
-from grove.sim.clock import run_virtual
+from grove.api.types.meta import JsonObject
+from grove.api.types.pod import Pod
 from grove.sim.faults import FaultPlan
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.scene import Scene
 from tests.simulation.gate_stories import GATE_STORIES, OTHERS_GATE, gates
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2

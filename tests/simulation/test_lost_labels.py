@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from grove.api import labels
-from grove.api.meta import JsonObject
 from grove.api.resources import PODCLIQUES, PODS
-from grove.sim.clock import run_virtual
-from grove.sim.world import World
+from grove.api.types.meta import JsonObject
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.restored import unrestored
 from tests.simulation.stories import ONE_POD_NODE
 from tests.simulation.termination_stories import clique_of, give_back, lose_pods

@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from grove.api import labels
-from grove.api.meta import JsonObject, find_condition
 from grove.api.resources import EVENTS, PODCLIQUESETS
-from grove.kube.errors import ApiError
-from grove.kube.traffic import target_of
-from grove.sim.clock import run_virtual
+from grove.api.types.meta import JsonObject, find_condition
+from grove.kube.api_errors import ApiError
+from grove.kube.request_info import target_of
 from grove.sim.faults import FaultPlan
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.refusal_stories import (
     STRANGER_STORIES,
     an_invalid_set_is_refused_with_every_error_at_once_and_nothing_is_created,

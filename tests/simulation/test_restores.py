@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
-from grove.cluster.store import Backup
-from grove.kube.errors import ConnectionLost
-from grove.sim.clock import run_virtual
+from grove.cluster.storage.store import Backup
+from grove.kube.api_errors import ConnectionLost
 from grove.sim.faults import Write
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.restored import unrestored
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, find_set, named
 

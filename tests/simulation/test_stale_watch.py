@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 import yaml
 
-from grove.api.meta import JsonObject, find_condition
 from grove.api.resources import NODES, PODCLIQUES, PODCLIQUESETS, PODS, SERVICES
-from grove.sim.clock import run_virtual
+from grove.api.types.meta import JsonObject, find_condition
 from grove.sim.faults import FaultPlan
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD2, expect_running
 from tests.simulation.termination_stories import clique_of, give_back, lose_pods, with_delay
 from tests.simulation.training_stories import FOR_EVER, clique, phase, restarts, runs, training

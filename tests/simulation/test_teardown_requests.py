@@ -7,7 +7,7 @@ from grove.api import labels
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS
 from grove.kube.client import METADATA_LIST
 from grove.kube.transport import Request, Response
-from grove.sim.clock import run_virtual
+from grove.sim.virtual_clock import run_virtual
 
 PODS_OF_SET = 1000
 

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from grove.api import labels
-from grove.api.meta import JsonObject, to_wire
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     EVENTS,
@@ -23,8 +22,9 @@ from grove.api.resources import (
     PODS,
     Resource,
 )
-from grove.sim.clock import run_virtual
-from grove.sim.world import World
+from grove.api.types.meta import JsonObject, to_wire
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.hostile_tenant import (
     ATTACKS,
     LAST_NUMBER,

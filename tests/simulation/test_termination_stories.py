@@ -4,14 +4,14 @@ import pytest
 
 from bench.worlds import flat_set
 from grove.api import labels
-from grove.api.meta import JsonObject, find_condition
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
-from grove.kube.errors import ApiError
-from grove.kube.traffic import target_of
-from grove.planner.recreation import Record, read_record
-from grove.sim.clock import run_virtual
+from grove.api.types.meta import JsonObject, find_condition
+from grove.kube.api_errors import ApiError
+from grove.kube.request_info import target_of
+from grove.planner.teardown.recreation import Record, read_record
 from grove.sim.faults import Write
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2, Story, expect_running
 from tests.simulation.termination_stories import (
     TERMINATION_STORIES,

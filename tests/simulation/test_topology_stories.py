@@ -6,14 +6,14 @@ import pytest
 
 from grove.api import labels
 from grove.api.resources import PODCLIQUESETS, PODGANGS, TOPOLOGY_BINDINGS
-from grove.cli.explaining import explain
-from grove.cli.options import parse_target
+from grove.cli.common.options import parse_target
+from grove.cli.why.runner import explain
 from grove.clock import Clock
-from grove.controller.app import Controller
-from grove.controller.settings import Settings
+from grove.controller.controller_options import Settings
+from grove.controller.manager import Controller
 from grove.kube.client import Client
-from grove.sim.clock import run_virtual
-from grove.sim.world import Operator, World
+from grove.sim.simulation import Operator, World
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.stories import ONE_POD_NODE, Story, expect_running
 from tests.simulation.topology_stories import (
     TOPOLOGY_STORIES,

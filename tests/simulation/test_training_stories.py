@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from grove.api import labels
-from grove.api.meta import find_condition, to_wire
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     EVENTS,
@@ -18,10 +17,11 @@ from grove.api.resources import (
     RESOURCE_QUOTAS,
     Resource,
 )
-from grove.planner.recreation import count_of
-from grove.sim.clock import run_virtual
+from grove.api.types.meta import find_condition, to_wire
+from grove.planner.teardown.recreation import count_of
 from grove.sim.faults import CALM, FaultPlan
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.e2e.harness import SeenEvent
 from tests.simulation.stories import ONE_POD_NODE, Story, quota
 from tests.simulation.training_stories import (

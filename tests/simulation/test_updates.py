@@ -7,11 +7,11 @@ import pytest
 
 from bench.worlds import BenchWorld, flat_set
 from grove.api import labels
-from grove.api.meta import JsonObject
 from grove.api.resources import CONTROLLER_REVISIONS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Resource
+from grove.api.types.meta import JsonObject
 from grove.planner.plan import plan
-from grove.sim.clock import run_virtual
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.safe_update_stories import CALM_SAFE_UPDATES, SAFE_UPDATES
 from tests.simulation.stories import ONE_POD_NODE, Story
 from tests.simulation.termination_stories import pods_of

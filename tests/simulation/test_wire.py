@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from grove.sim.clock import run_virtual
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.scene import Scene
 from tests.simulation.restored import unrestored
 from tests.simulation.wire_stories import STORIES_WITHOUT_NODES, WIRE_STORIES

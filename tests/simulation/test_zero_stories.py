@@ -2,8 +2,8 @@
 
 import pytest
 
-from grove.sim.clock import run_virtual
-from grove.sim.world import World
+from grove.sim.simulation import World
+from grove.sim.virtual_clock import run_virtual
 from tests.simulation.stories import ONE_POD_NODE, Story
 from tests.simulation.zero_stories import ZERO_STORIES
 

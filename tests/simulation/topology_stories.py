@@ -7,11 +7,11 @@ told with a crash at every write (`test_crash_everywhere.py`).
 from typing import Any
 
 from grove.api import labels
-from grove.api.meta import Condition, JsonObject, find_condition
-from grove.api.pod import Pod
-from grove.api.podgang import GangTopologyConstraint
 from grove.api.resources import GROUPS, NODES, PODCLIQUESETS, PODGANGS, PODS, TOPOLOGY_BINDINGS
-from grove.sim.world import World
+from grove.api.types.meta import Condition, JsonObject, find_condition
+from grove.api.types.pod import Pod
+from grove.api.types.podgang import GangTopologyConstraint
+from grove.sim.simulation import World
 from tests.simulation.stories import Story, expect_running
 
 ZONE = "topology.kubernetes.io/zone"

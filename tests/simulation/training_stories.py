@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grove.api import labels
-from grove.api.meta import JsonObject, ObjectMeta, Wire, find_condition, is_condition_true
-from grove.api.pod import Pod
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
-from grove.api.times import wire_time
-from grove.cluster.kubelet.life import SIM_STOPS_AFTER
-from grove.sim.world import World
+from grove.api.types.meta import JsonObject, ObjectMeta, Wire, find_condition, is_condition_true
+from grove.api.types.pod import Pod
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.values.times import wire_time
+from grove.cluster.kubelet.simulated.pod_state_machine import SIM_STOPS_AFTER
+from grove.sim.simulation import World
 from tests.scene import Scene, Seen
 from tests.simulation.stories import Story
 

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import JsonObject, find_condition
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODS, Resource
-from grove.cluster.kubelet.life import SIM_STOPS_AFTER
-from grove.sim.world import World
+from grove.api.types.meta import JsonObject, find_condition
+from grove.cluster.kubelet.simulated.pod_state_machine import SIM_STOPS_AFTER
+from grove.sim.simulation import World
 from tests.simulation.restored import unrestored
 from tests.simulation.stories import WORKLOAD1, Story, expect_running, quota
 from tests.simulation.termination_stories import breach_of, clique_of, lose_pods, pods_of

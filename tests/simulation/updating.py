@@ -10,13 +10,13 @@ import msgspec
 import yaml
 
 from grove.api import labels
-from grove.api.meta import JsonObject, ObjectMeta, Uid, Wire, find_condition
-from grove.api.pod import Pod
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import CONTROLLER_REVISIONS, GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODS
-from grove.api.revision import Revision, put_back, read_revision
-from grove.cluster.store import Change, ChangeType
-from grove.sim.world import World
+from grove.api.template_revision import Revision, put_back, read_revision
+from grove.api.types.meta import JsonObject, ObjectMeta, Uid, Wire, find_condition
+from grove.api.types.pod import Pod
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.cluster.storage.store import Change, ChangeType
+from grove.sim.simulation import World
 from tests.simulation.restored import unrestored
 
 OLD, NEW, NEWER = "registry.k8s.io/pause:3.10", "registry.k8s.io/pause:3.11", "registry.k8s.io/pause:3.12"

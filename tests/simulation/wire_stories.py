@@ -9,8 +9,8 @@ import yaml
 
 from grove.api import labels
 from grove.api.labels import GATE
-from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, Wire
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, Wire
 from tests.scene import Scene
 from tests.simulation.stories import left_of_sets
 

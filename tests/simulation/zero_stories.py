@@ -4,11 +4,11 @@ Told in calm by `test_zero_stories.py`, and with a crash at every write by `test
 """
 
 from grove.api import labels
-from grove.api.meta import JsonObject, find_condition
-from grove.api.podgang import PodGang
 from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS
-from grove.api.scalinggroup import PodCliqueScalingGroup
-from grove.sim.world import World
+from grove.api.types.meta import JsonObject, find_condition
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.api.types.podgang import PodGang
+from grove.sim.simulation import World
 from tests.scene import Scene, Seen
 from tests.simulation.stories import Story, expect_running, find_set
 from tests.simulation.termination_stories import breach_of, clique_of, give_back, lose_pods, pods_of

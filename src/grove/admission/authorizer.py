@@ -1,19 +1,19 @@
 """Who may change what the operator manages: the optional authorizer. One decision, pure.
 
 It keeps people from editing pods, cliques or roles that the operator would only correct again, and from making objects
-that the operator would take for its own. Which writes it is asked about is written in `installation/webhooks.py`.
+that the operator would take for its own. Which writes it is asked about is written in `webhook_configurations.py`.
 """
 
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from grove.admission.envelope import ALLOWED, ReviewRequest, Verdict, refused
-from grove.admission.review import is_leaving
+from grove.admission.admission_review import ALLOWED, ReviewRequest, Verdict, refused
+from grove.admission.policy import is_leaving
 from grove.api import labels
-from grove.api.meta import JsonObject, ObjectMeta, OwnerReference, without_nulls
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import NATIVE_PODGROUPS, PODCLIQUESETS, PODGANGS
+from grove.api.types.meta import JsonObject, ObjectMeta, OwnerReference, without_nulls
+from grove.api.types.podcliqueset import PodCliqueSet
 
 _MANAGER = "system:kube-controller-manager"
 # It empties a namespace that is being deleted; a deletion once begun is never held up.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 
 
 def json_patch(old: Any, new: Any, path: str = "") -> list[JsonObject]:

@@ -1,25 +1,25 @@
 """What an answer depends on besides the object in question, read from the API server before the answer is made.
 
-`review.py` is pure and asks functions; here is known what it will ask. "Not found" is an answer; every other failure is
+`policy.py` is pure and asks functions; here is known what it will ask. "Not found" is an answer; every other failure is
 an `ApiError`, and then nobody knows what the answer would be.
 """
 
 from typing import Any, Protocol, TypeVar
 
-from grove.admission.review import Lookup
+from grove.admission.policy import Lookup
 from grove.admission.schedulers import FindQueue, queue_of
-from grove.api.admission import AdmissionRequest
 from grove.api.defaulting import default_podcliqueset
-from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, OwnerReference, Uid, Wire, to_wire
-from grove.api.mirror import Mirror
-from grove.api.podcliqueset import PodCliqueSet
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, TOPOLOGY_BINDINGS, Resource
-from grove.api.topologybinding import ClusterTopologyBinding
-from grove.api.validation.settings import FindBinding, Settings
-from grove.api.validation.shape import read
+from grove.api.types.admission import AdmissionRequest
+from grove.api.types.clustertopologybinding import ClusterTopologyBinding
+from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, OwnerReference, Uid, Wire, to_wire
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.scheduler_object import Mirror
+from grove.api.validation.schema import read
 from grove.api.validation.syntax import dns_label_complaint, dns_subdomain_complaint
+from grove.api.validation.validation_options import FindBinding, Settings
 from grove.backends.queues import QueueAsk
-from grove.kube.errors import ApiError
+from grove.kube.api_errors import ApiError
 
 T = TypeVar("T", bound=HasMetadata)
 

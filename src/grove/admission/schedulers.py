@@ -6,12 +6,12 @@ anew is judged, so that no queue ever stands in the way of another change.
 
 from collections.abc import Callable, Iterator
 
-from grove.api.fielderrors import FieldError, invalid
-from grove.api.mirror import Mirror
-from grove.api.podcliqueset import PodCliqueSet
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.scheduler_object import Mirror
+from grove.api.validation.field_errors import FieldError, invalid
 from grove.api.validation.podcliqueset import ordered_like
-from grove.api.validation.ratchet import new_errors
-from grove.api.validation.settings import Settings
+from grove.api.validation.ratcheting import new_errors
+from grove.api.validation.validation_options import Settings
 from grove.backends.queues import QueueAsk, queue_asked, queue_complaint
 from grove.backends.registry import Backends
 from grove.backends.volcano import VOLCANO, best_effort_cliques, best_effort_complaint

@@ -12,8 +12,8 @@ import threading
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from grove.api.meta import HasMetadata
 from grove.api.resources import Resource
+from grove.api.types.meta import HasMetadata
 from grove.kube.client import Client
 
 T = TypeVar("T", bound=HasMetadata)

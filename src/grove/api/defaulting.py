@@ -5,8 +5,8 @@ JSON in, JSON out; the input is never changed. What has the wrong type is left a
 
 from typing import Any
 
-from grove.api.meta import JsonObject, without_nulls
-from grove.api.podcliqueset import StartupType, UpdateType, WorkloadType
+from grove.api.types.meta import JsonObject, without_nulls
+from grove.api.types.podcliqueset import StartupType, UpdateType, WorkloadType
 
 _GRACE_SECONDS = 30
 

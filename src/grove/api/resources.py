@@ -4,20 +4,20 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from grove.api.controllerrevision import ControllerRevision
-from grove.api.event import Event
-from grove.api.lease import Lease
-from grove.api.meta import HasMetadata, ObjectMeta, OwnerKey, Wire
-from grove.api.mirror import Mirror
-from grove.api.pod import Pod
-from grove.api.podclique import PodClique
-from grove.api.podcliqueset import PodCliqueSet
-from grove.api.podgang import PodGang
-from grove.api.scalinggroup import PodCliqueScalingGroup
-from grove.api.secret import Secret
-from grove.api.service import Service
-from grove.api.topologybinding import ClusterTopologyBinding
-from grove.api.webhookconfiguration import WebhookConfiguration
+from grove.api.types.clustertopologybinding import ClusterTopologyBinding
+from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.event import Event
+from grove.api.types.lease import Lease
+from grove.api.types.meta import HasMetadata, ObjectMeta, OwnerKey, Wire
+from grove.api.types.pod import Pod
+from grove.api.types.podclique import PodClique
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.podgang import PodGang
+from grove.api.types.scheduler_object import Mirror
+from grove.api.types.secret import Secret
+from grove.api.types.service import Service
+from grove.api.types.webhookconfiguration import WebhookConfiguration
 
 
 class Object(Wire):

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from grove.api.meta import JsonObject
 from grove.api.names import derived_letters
-from grove.api.podcliqueset import CliqueTemplate, SetTemplate
+from grove.api.types.meta import JsonObject
+from grove.api.types.podcliqueset import CliqueTemplate, SetTemplate
 
 _LENGTH = 12
 # What admission fills in (`defaulting.py`), now or later: a template that leaves it out makes the same pods.

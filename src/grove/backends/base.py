@@ -10,12 +10,12 @@ from typing import Protocol, dataclass_transform
 
 import msgspec
 
-from grove.api.fielderrors import FieldError
-from grove.api.meta import JsonObject, Uid
-from grove.api.mirror import Mirror
-from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetSpec
-from grove.api.podgang import PodGang
 from grove.api.resources import Resource
+from grove.api.types.meta import JsonObject, Uid
+from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetSpec
+from grove.api.types.podgang import PodGang
+from grove.api.types.scheduler_object import Mirror
+from grove.api.validation.field_errors import FieldError
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

@@ -1,6 +1,6 @@
 """KAI: a PodGroup of `scheduling.run.ai` per gang, a subgroup per clique, and one around each group replica to pack.
 
-KAI's own objects of topology are made from ClusterTopologyBindings elsewhere (`planner/topology_bindings.py`).
+KAI's own objects of topology are made from ClusterTopologyBindings elsewhere (`planner/topology/binding_sync.py`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,15 +9,15 @@ from datetime import timedelta
 import msgspec
 
 from grove.api import labels
-from grove.api.durations import DurationError, format_duration, parse_duration
-from grove.api.fielderrors import FieldError
-from grove.api.meta import JsonObject
-from grove.api.mirror import Mirror
-from grove.api.podcliqueset import PodCliqueSet
-from grove.api.podgang import GangTopologyConstraint, PodGang
 from grove.api.resources import KAI_PODGROUPS, KAI_QUEUES, KAI_TOPOLOGIES, Resource
+from grove.api.types.meta import JsonObject
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.podgang import GangTopologyConstraint, PodGang
+from grove.api.types.scheduler_object import Mirror
+from grove.api.validation.field_errors import FieldError
+from grove.api.values.durations import DurationError, format_duration, parse_duration
 from grove.backends.base import Can, GangAsk, MirrorPlan, PodAsk, Said, SetAsk, Surface
-from grove.backends.podgroups import (
+from grove.backends.podgroup_sync import (
     Design,
     current_podgroup,
     is_same,

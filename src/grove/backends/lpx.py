@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from grove.api.fielderrors import FieldError, forbidden
-from grove.api.meta import JsonObject
-from grove.api.podcliqueset import PodCliqueSet
+from grove.api.types.meta import JsonObject
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.validation.field_errors import FieldError, forbidden
 from grove.backends.base import PodAsk
 from grove.backends.native import PlainBackend
-from grove.backends.podgroups import topology_paths
+from grove.backends.podgroup_sync import topology_paths
 
 LPX = "lpx-scheduler"
 

@@ -1,19 +1,19 @@
 """`default-scheduler`: Kubernetes' own gangs where the cluster has them, else none, said aloud.
 
-What is written for kube-scheduler is in `native_groups.py`.
+What is written for kube-scheduler is in `native_podgroups.py`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from grove.api import labels
-from grove.api.fielderrors import FieldError
-from grove.api.meta import JsonObject
-from grove.api.mirror import Mirror
-from grove.api.podcliqueset import PodCliqueSet
-from grove.api.podgang import GangTopologyConstraint
 from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, Resource
+from grove.api.types.meta import JsonObject
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.podgang import GangTopologyConstraint
+from grove.api.types.scheduler_object import Mirror
+from grove.api.validation.field_errors import FieldError
 from grove.backends.base import Can, GangAsk, MirrorPlan, PodAsk, SetAsk, Surface
-from grove.backends.native_groups import Drawing, NativeFeatures, extras_name, leaf_name, root_name
+from grove.backends.native_podgroups import Drawing, NativeFeatures, extras_name, leaf_name, root_name
 
 DEFAULT_SCHEDULER = "default-scheduler"
 

@@ -5,10 +5,10 @@ A queue is named on the set, or by its cliques if they agree: a gang is in one q
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from grove.api.fielderrors import FieldError, invalid, required
-from grove.api.mirror import Mirror
-from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetSpec
 from grove.api.resources import KAI_QUEUES, VOLCANO_QUEUES, Resource
+from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetSpec
+from grove.api.types.scheduler_object import Mirror
+from grove.api.validation.field_errors import FieldError, invalid, required
 from grove.api.validation.syntax import dns_subdomain_complaint
 from grove.backends.base import Surface, Value
 

@@ -2,12 +2,12 @@
 
 from functools import cache, lru_cache
 
-from grove.api.podcliqueset import PodCliqueSetSpec
+from grove.api.types.podcliqueset import PodCliqueSetSpec
 from grove.backends.base import Backend, Value
 from grove.backends.kai import KAI, KaiBackend
 from grove.backends.lpx import LPX, LpxBackend
 from grove.backends.native import DEFAULT_SCHEDULER, NativeBackend, PlainBackend
-from grove.backends.native_groups import NativeFeatures
+from grove.backends.native_podgroups import NativeFeatures
 from grove.backends.volcano import VOLCANO, VolcanoBackend
 
 _QUEUED: dict[str, Backend] = {KAI: KaiBackend(), VOLCANO: VolcanoBackend(), LPX: LpxBackend()}

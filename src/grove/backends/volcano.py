@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from grove.api import labels
-from grove.api.fielderrors import FieldError, forbidden
-from grove.api.meta import JsonObject, find_condition
-from grove.api.mirror import Mirror, conditions_of
-from grove.api.pod_requests import pod_requests, read_milli
-from grove.api.podcliqueset import PodCliqueSet, PodCliqueSetSpec
-from grove.api.podgang import PodGroup
-from grove.api.quantities import format_resource
 from grove.api.resources import VOLCANO_PODGROUPS, VOLCANO_QUEUES, Resource
+from grove.api.types.meta import JsonObject, find_condition
+from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetSpec
+from grove.api.types.podgang import PodGroup
+from grove.api.types.scheduler_object import Mirror, conditions_of
+from grove.api.validation.field_errors import FieldError, forbidden
+from grove.api.values.pod_requests import pod_requests, read_milli
+from grove.api.values.quantities import format_resource
 from grove.backends.base import Can, CliqueAsk, GangAsk, MirrorPlan, PodAsk, Said, SetAsk, Surface
-from grove.backends.podgroups import Design, current_podgroup, plan_podgroup, priority_of, topology_paths
+from grove.backends.podgroup_sync import Design, current_podgroup, plan_podgroup, priority_of, topology_paths
 from grove.backends.queues import (
     missing_kinds,
     names_volcano_queue,

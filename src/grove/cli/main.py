@@ -1,7 +1,7 @@
 """Entry point of the `grove` command: what becomes of its arguments, its result and its errors.
 
-Starting must be quick: `commands.py` imports the file of one command only, and that file imports what it works with
-when the command runs.
+Starting must be quick: `command_registry.py` imports the file of one command only, and that file imports what it
+works with when the command runs.
 """
 
 import errno
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import click
 from click.exceptions import Exit, NoArgsIsHelpError
 
-from grove.cli.commands import COMPLETE_VARIABLE, app
-from grove.cli.options import UsageError
-from grove.cli.output import prepare_output, say_error
+from grove.cli.command_registry import COMPLETE_VARIABLE, app
+from grove.cli.common.options import UsageError
+from grove.cli.common.output import prepare_output, say_error
 from grove.errors import UserError
 
 DEBUG = "GROVE_DEBUG"

@@ -9,13 +9,13 @@ from itertools import count
 
 import msgspec
 
-from grove.api.meta import JsonObject
 from grove.api.resources import NODES, PODS
-from grove.api.times import wire_time
+from grove.api.types.meta import JsonObject
+from grove.api.values.times import wire_time
 from grove.clock import Clock
-from grove.cluster.bound import NODE_VIEW
+from grove.cluster.node_pod_cache import NODE_VIEW
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.errors import ApiError
 from grove.kube.transport import STRATEGIC_PATCH
 
 HOSTNAME = "kubernetes.io/hostname"

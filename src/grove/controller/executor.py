@@ -12,17 +12,17 @@ from typing import Any, assert_never
 import msgspec
 
 from grove.api import labels
-from grove.api.meta import HasMetadata, JsonObject, ObjectMeta, Uid
 from grove.api.reasons import Reason
 from grove.api.resources import PODCLIQUESETS, Resource
+from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, Uid
 from grove.clock import Clock
-from grove.controller.caches import Caches
+from grove.controller.controller_options import Settings
 from grove.controller.failed_writes import FailedWrites
-from grove.controller.history import History
-from grove.controller.settings import Settings
-from grove.controller.unanswered import Unanswered, UnansweredWrites, unguarded
+from grove.controller.informers import Caches
+from grove.controller.restore_detection import History
+from grove.controller.uncertain_writes import Unanswered, UnansweredWrites, unguarded
+from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
-from grove.kube.errors import ApiError, ConnectionLost
 from grove.planner.actions import (
     WHOLE_SET,
     Action,
@@ -37,7 +37,7 @@ from grove.planner.actions import (
     StatusWrite,
     earliest,
 )
-from grove.planner.failed_writes import WriteId, id_of, id_of_look, id_of_read
+from grove.planner.status.write_failures import WriteId, id_of, id_of_look, id_of_read
 
 LOOKS_AT_ONCE = 16
 

@@ -1,7 +1,7 @@
 """Writes that fail, by key, until they succeed or are not wanted any more; and when each may be tried again.
 
 Kept in memory only: after a restart a write is tried and fails again. What is reported, and when, is decided by
-`planner/failed_writes.py`. Creates that the server rejects are remembered by `failures.py` instead.
+`planner/status/write_failures.py`. Creates that the server rejects are remembered by `rejected_creates.py` instead.
 """
 
 from collections import Counter
@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from grove.api.meta import Uid
-from grove.kube.errors import ApiError
-from grove.planner.failed_writes import LASTING, FailedWrite, WriteId, reason_of
+from grove.api.types.meta import Uid
+from grove.kube.api_errors import ApiError
+from grove.planner.status.write_failures import LASTING, FailedWrite, WriteId, reason_of
 
 # Another answer is reported when it came so often in a row: answers that alternate must not become a stream of writes.
 HEARD_OFTEN = 3

@@ -1,7 +1,7 @@
 """Labels of the installation itself. Never those of what the operator makes: it would take its own pods for a set's."""
 
 from grove.api import labels
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 
 SELECTOR = {labels.NAME: "grove", labels.COMPONENT: "operator"}
 LABELS = {**SELECTOR, labels.PART_OF: "grove"}

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from grove.api.meta import JsonObject
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     EVENTS,
@@ -34,9 +33,10 @@ from grove.api.resources import (
     VOLCANO_QUEUES,
     Resource,
 )
+from grove.api.types.meta import JsonObject
+from grove.installation.install_options import NAME, Installation
 from grove.installation.labels import object_metadata
-from grove.installation.settings import NAME, Installation
-from grove.installation.webhooks import MUTATING_NAMES, VALIDATING_NAMES
+from grove.installation.webhook_configurations import MUTATING_NAMES, VALIDATING_NAMES
 
 _RBAC = "rbac.authorization.k8s.io"
 CLUSTER_ROLE = f"grove:system:{NAME}"

@@ -1,7 +1,7 @@
 """Typed verbs on an API server: paths, bodies, and whose turn it is to write.
 
-Nothing is retried here: a caller knows what is safe to repeat. Reading the answers is in `answers.py`, the network
-behind `transport.py`, the pace of writes in `limits.py`, following a kind for ever in `watch.py`.
+Nothing is retried here: a caller knows what is safe to repeat. Reading the answers is in `response_decoding.py`, the
+network behind `transport.py`, the pace of writes in `write_limiter.py`, following a kind for ever in `reflector.py`.
 """
 
 import asyncio
@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from grove.api.meta import HasMetadata, JsonObject
 from grove.api.resources import PODS, Object, Resource
+from grove.api.types.meta import HasMetadata, JsonObject
 from grove.clock import Clock
-from grove.kube.answers import (
+from grove.kube.api_errors import ApiError, ConnectionLost, NoCredentials
+from grove.kube.response_decoding import (
     Listing,
     Page,
     WatchEvent,
@@ -25,9 +26,8 @@ from grove.kube.answers import (
     decode_page,
     retry_after_of,
 )
-from grove.kube.errors import ApiError, ConnectionLost, NoCredentials
-from grove.kube.limits import WriteLimiter
 from grove.kube.transport import MERGE_PATCH, Request, Response, Transport
+from grove.kube.write_limiter import WriteLimiter
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -293,7 +293,7 @@ def _as_stored(body: JsonObject) -> bytes:
     """JSON as an API server writes it: the data of a ControllerRevision are compared byte by byte.
 
     They are kept as they came, and every patch is applied to the object as the server writes it: with a plain `&` in
-    its data a revision could never be renumbered, labelled or orphaned again. (Keys sorted: `api/revision.py`.)
+    its data a revision could never be renumbered, labelled or orphaned again. (Keys sorted: `template_revision.py`.)
     """
     content = msgspec.json.encode(body)
     for plain, escaped in _ESCAPED:

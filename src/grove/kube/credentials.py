@@ -1,7 +1,8 @@
 """Who we are at this moment: a token, and the certificates to connect with. They change while we run.
 
 Two kinds: what stands in the kubeconfig or in files, here in `FileCredentials`; what a plugin said, in
-`PluginCredentials` (running it is in `plugin.py`). When a server refuses them, `http.py` asks for others, once.
+`PluginCredentials` (running it is in `exec_credential.py`). When a server refuses them, `http_transport.py` asks for
+others, once.
 """
 
 import asyncio
@@ -13,9 +14,9 @@ import msgspec
 
 from grove.clock import Clock
 from grove.errors import UserError
-from grove.kube.config import Access, ExecPlugin, is_token
-from grove.kube.errors import NoCredentials
-from grove.kube.plugin import PluginAnswer, ask_plugin
+from grove.kube.api_errors import NoCredentials
+from grove.kube.exec_credential import PluginAnswer, ask_plugin
+from grove.kube.kubeconfig import Access, ExecPlugin, is_token
 from grove.kube.tls import Tls, tls_context
 
 # How old the content of a file may be. kubelets replace tokens long before they expire.

@@ -7,7 +7,7 @@ import ssl
 import tempfile
 
 from grove.errors import UserError
-from grove.kube.config import Access
+from grove.kube.kubeconfig import Access
 
 # True: as the library does by default, which for plain HTTP is nothing.
 Tls = ssl.SSLContext | bool

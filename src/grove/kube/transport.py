@@ -1,7 +1,7 @@
 """The network door: one request in, one response or one stream of lines out.
 
-Implementations: `cluster/inprocess.py` (no sockets) and, over HTTP, `http.py`, and `light.py` for short commands.
-`sim/faults.py` wraps one. Nothing else in the project talks to a server.
+Implementations: `cluster/in_process_transport.py` (no sockets) and, over HTTP, `http_transport.py`, and
+`light_transport.py` for short commands. `sim/faults.py` wraps one. Nothing else in the project talks to a server.
 """
 
 import platform

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from grove.api.meta import Uid
+from grove.api.types.meta import Uid
 from grove.errors import require
-from grove.placement.fit import has_room, static_misfit, static_score
-from grove.placement.model import Binding, Model, NodeView, PodDemand, PodTerm, Shape
-from grove.placement.neighbours import Neighbours, is_social
+from grove.placement.inter_pod_affinity import Neighbours, is_social
+from grove.placement.node_fit import has_room, static_misfit, static_score
+from grove.placement.types import Binding, Model, NodeView, PodDemand, PodTerm, Shape
 
 
 class Domain(Model, cache_hash=True):

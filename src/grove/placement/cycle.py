@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import assert_never
 
-from grove.api.meta import NamespacedName
+from grove.api.types.meta import NamespacedName
 from grove.placement.capacity import Cluster, Scratch
-from grove.placement.explain import explain_gang, explain_incomplete, explain_pod
 from grove.placement.gang import (
     extra_domains,
     extras,
@@ -23,9 +22,10 @@ from grove.placement.gang import (
     place_gang,
     reserved_scope,
 )
-from grove.placement.model import Decisions, GangDemand, GroupDemand, PodDemand, PodTerm, Shape, Unplaced, WaitReason
-from grove.placement.neighbours import is_social, terms_of
-from grove.placement.topology import Scope
+from grove.placement.inter_pod_affinity import is_social, terms_of
+from grove.placement.topology_packing import Scope
+from grove.placement.types import Decisions, GangDemand, GroupDemand, PodDemand, PodTerm, Shape, Unplaced, WaitReason
+from grove.placement.unschedulable_reasons import explain_gang, explain_incomplete, explain_pod
 
 
 def schedule(cluster: Cluster, gangs: Iterable[GangDemand], loners: Iterable[PodDemand] = ()) -> Decisions:

@@ -6,9 +6,9 @@ Also here: which pods of a gang are its minimum, and where its extras may go.
 from collections.abc import Mapping
 
 from grove.placement.capacity import EVERYWHERE, Domain, Scratch
-from grove.placement.model import GangDemand, GroupDemand, Pack, PodDemand
-from grove.placement.neighbours import matches
-from grove.placement.topology import Scope, find_node, home_domain, place_pods, place_scope
+from grove.placement.inter_pod_affinity import matches
+from grove.placement.topology_packing import Scope, find_node, home_domain, place_pods, place_scope
+from grove.placement.types import GangDemand, GroupDemand, Pack, PodDemand
 
 # A pack constraint, and the pod groups that it holds together.
 _Around = tuple[Pack, tuple[str, ...]]

@@ -9,8 +9,8 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
-from grove.api.meta import JsonObject, ObjectMeta, OwnerKey, Uid
 from grove.api.resources import PODS, Resource
+from grove.api.types.meta import JsonObject, ObjectMeta, OwnerKey, Uid
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

@@ -7,7 +7,7 @@ scaled beyond the template get nothing new until they are scaled in again, all o
 from collections.abc import Mapping
 
 from grove.api import labels, names
-from grove.api.validation.size import HOW_TO_RAISE, objects_of_replica
+from grove.api.validation.object_budget import HOW_TO_RAISE, objects_of_replica
 from grove.planner.snapshot import SetContext
 from grove.planner.views import ReplicaView
 

@@ -7,18 +7,18 @@ import msgspec
 
 from grove.api.reasons import FindingReason
 from grove.planner.actions import Chain, Finding, Plan, Rank, StatusWrite, earliest
-from grove.planner.builds import Retries
-from grove.planner.deletion import plan_deletion, plan_finalizer
-from grove.planner.memo import Memo
+from grove.planner.child_sync import Retries
+from grove.planner.gangs.orphaned_gangs import plan_strays
 from grove.planner.object_budget import describe_excess
-from grove.planner.reconcile_failed import report_failed_writes, wake_for_failed_writes
+from grove.planner.plan_cache import Memo
 from grove.planner.replica import ReplicaPlan
-from grove.planner.rollout.revisions import plan_revisions
-from grove.planner.set_status import LISTED_GANGS, SetFacts, set_status
+from grove.planner.rollout.revision_history import plan_revisions
 from grove.planner.snapshot import Snapshot
-from grove.planner.strays import plan_strays
-from grove.planner.training import Course, is_finished, judge
-from grove.planner.training_end import plan_failing
+from grove.planner.status.reconcile_failed import report_failed_writes, wake_for_failed_writes
+from grove.planner.status.set_status import LISTED_GANGS, SetFacts, set_status
+from grove.planner.teardown.set_deletion import plan_deletion, plan_finalizer
+from grove.planner.training.failure import plan_failing
+from grove.planner.training.lifecycle import Course, is_finished, judge
 
 # So many chains build something beside everything else; normally each is a replica.
 FEW_BUILDS = 8

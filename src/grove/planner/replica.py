@@ -10,10 +10,10 @@ from types import MappingProxyType
 import msgspec
 
 from grove.api import names
-from grove.api.podcliqueset import GangStatus
-from grove.api.podgang import GangPhase
 from grove.api.reasons import FindingReason, Reason
 from grove.api.resources import PODGANGS, PODS
+from grove.api.types.podcliqueset import GangStatus
+from grove.api.types.podgang import GangPhase
 from grove.planner.actions import (
     Chain,
     Failure,
@@ -27,13 +27,9 @@ from grove.planner.actions import (
     chain,
     earliest,
 )
-from grove.planner.availability import GroupReplica, is_available, is_replica_available
-from grove.planner.blueprint import GroupBlueprint, ReplicaBlueprint, draw_replica
-from grove.planner.builds import Retries, plan_builds, plan_service
-from grove.planner.deletion import plan_old_finalizers
-from grove.planner.domains import Homes
-from grove.planner.gang_gates import extras_wake, gate_findings, gates_of
-from grove.planner.gang_state import (
+from grove.planner.child_sync import Retries, plan_builds, plan_service
+from grove.planner.desired_state import GroupBlueprint, ReplicaBlueprint, draw_replica
+from grove.planner.gangs.gang_state import (
     GangState,
     fresh_looks,
     gang_states,
@@ -42,23 +38,12 @@ from grove.planner.gang_state import (
     refusal_findings,
     wake_of,
 )
-from grove.planner.gates import gate_patience, plan_gates
-from grove.planner.group_removals import plan_group_replica_removals, plan_zero_intents
-from grove.planner.group_replicas import group_replicas
+from grove.planner.gangs.gate_removal import extras_wake, gate_findings, gates_of
+from grove.planner.gangs.scheduling_gates import gate_patience, plan_gates
 from grove.planner.object_budget import is_scaled_out, limit_scale
-from grove.planner.packing import required_scopes, stored_scopes
-from grove.planner.recreation import (
-    Recreations,
-    plan_close,
-    plan_notes,
-    plan_recreation_deletes,
-    recreation_findings,
-)
-from grove.planner.refusals import has_started
-from grove.planner.removal import is_marked, plan_replica_removal
-from grove.planner.rollout.acts import plan_update_deletes, plan_update_intents, update_findings
+from grove.planner.pods.create_backoff import has_started
 from grove.planner.rollout.completion import NO_TURN, judge_completion
-from grove.planner.rollout.replica_level import (
+from grove.planner.rollout.replica_update import (
     NO_ROLE,
     ReplicaRoll,
     Role,
@@ -69,17 +54,38 @@ from grove.planner.rollout.replica_level import (
     roll_replica,
     standing,
 )
-from grove.planner.rollout.revisions import clique_template_name
-from grove.planner.rollout.waits import Wait
+from grove.planner.rollout.revision_history import clique_template_name
+from grove.planner.rollout.rollout_actions import plan_update_deletes, plan_update_intents, update_findings
+from grove.planner.rollout.stall import Wait
 from grove.planner.snapshot import NodeLabels, SetContext
-from grove.planner.status import (
+from grove.planner.status.availability import GroupReplica, is_available, is_replica_available
+from grove.planner.status.child_status import (
     clique_status,
     gang_health,
     gang_status,
     group_status,
 )
-from grove.planner.termination import plan_terminations
-from grove.planner.training import ReplicaRun, is_restart_pending, plan_restart_deletes, plan_restart_intent, run_of
+from grove.planner.status.group_replicas import group_replicas
+from grove.planner.teardown.gang_termination import plan_terminations
+from grove.planner.teardown.group_scale_in import plan_group_replica_removals, plan_zero_intents
+from grove.planner.teardown.recreation import (
+    Recreations,
+    plan_close,
+    plan_notes,
+    plan_recreation_deletes,
+    recreation_findings,
+)
+from grove.planner.teardown.set_deletion import plan_old_finalizers
+from grove.planner.teardown.unit_removal import is_marked, plan_replica_removal
+from grove.planner.topology.domain_pinning import Homes
+from grove.planner.topology.topology_scopes import required_scopes, stored_scopes
+from grove.planner.training.lifecycle import (
+    ReplicaRun,
+    is_restart_pending,
+    plan_restart_deletes,
+    plan_restart_intent,
+    run_of,
+)
 from grove.planner.views import CliqueView, ReplicaView
 
 

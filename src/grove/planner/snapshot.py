@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from grove.api.controllerrevision import ControllerRevision
 from grove.api.defaulting import default_podcliqueset
-from grove.api.fielderrors import FieldError
-from grove.api.limits import OBJECTS_PER_SET
-from grove.api.meta import OwnerKey, Uid, to_wire
-from grove.api.podcliqueset import (
+from grove.api.resources import PODCLIQUESETS
+from grove.api.schema.limits import OBJECTS_PER_SET
+from grove.api.template_hash import generation_hash, template_hash
+from grove.api.types.clustertopologybinding import ClusterTopologyBinding
+from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.meta import OwnerKey, Uid, to_wire
+from grove.api.types.podcliqueset import (
     CliqueTemplate,
     GroupConfig,
     PodCliqueSet,
@@ -18,20 +20,18 @@ from grove.api.podcliqueset import (
     SetTemplate,
     WorkloadType,
 )
-from grove.api.podgang import PodGang
-from grove.api.resources import PODCLIQUESETS
-from grove.api.template_hash import generation_hash, template_hash
-from grove.api.topologybinding import ClusterTopologyBinding
-from grove.api.unbuilt import UnbuiltField, unbuilt_fields
+from grove.api.types.podgang import PodGang
+from grove.api.unsupported_fields import UnbuiltField, unbuilt_fields
+from grove.api.validation.field_errors import FieldError
+from grove.api.validation.object_budget import budget_errors
 from grove.api.validation.podcliqueset import validate_stored_podcliqueset
-from grove.api.validation.settings import Settings
-from grove.api.validation.size import budget_errors
+from grove.api.validation.validation_options import Settings
 from grove.backends.base import Backend, SetAsk, Surface
-from grove.backends.native_groups import NativeFeatures
+from grove.backends.native_podgroups import NativeFeatures
 from grove.backends.registry import Backends
 from grove.planner.actions import Failure, Subject, subject_of
-from grove.planner.failed_writes import FailedWrite
-from grove.planner.topology import Topology, resolve_topology
+from grove.planner.status.write_failures import FailedWrite
+from grove.planner.topology.node_label_keys import Topology, resolve_topology
 from grove.planner.views import ReplicaView
 
 # By the name of the node.

@@ -1,6 +1,6 @@
 """What was observed, counted once: a clique and its pods, a set replica and its parts.
 
-A view is kept until one of its parts changes (`controller/observe.py`); decisions read views, never raw objects.
+A view is kept until one of its parts changes (`snapshot_builder.py`); decisions read views, never raw objects.
 """
 
 from collections import Counter
@@ -10,16 +10,16 @@ from typing import dataclass_transform
 import msgspec
 
 from grove.api import labels
-from grove.api.limits import LARGEST_COUNT
-from grove.api.meta import Condition, ObjectMeta, OwnerKey, Uid, find_condition
-from grove.api.mirror import Mirror
-from grove.api.pod import Pod, count_failed_runs, ended_well, has_lost_readiness, is_finishing
-from grove.api.podclique import PodClique
-from grove.api.podgang import PodGang
 from grove.api.reasons import ConditionType, Reason
 from grove.api.resources import PODCLIQUES, Resource
-from grove.api.scalinggroup import PodCliqueScalingGroup
-from grove.api.service import Service
+from grove.api.schema.limits import LARGEST_COUNT
+from grove.api.types.meta import Condition, ObjectMeta, OwnerKey, Uid, find_condition
+from grove.api.types.pod import Pod, count_failed_runs, ended_well, has_lost_readiness, is_finishing
+from grove.api.types.podclique import PodClique
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.api.types.podgang import PodGang
+from grove.api.types.scheduler_object import Mirror
+from grove.api.types.service import Service
 from grove.planner.actions import Failure
 
 # An index of a training set that failed so often is not tried again; a container that did counts as a failed pod.
@@ -35,7 +35,7 @@ class CliqueView(View):
     """One PodClique and its pods, in named buckets."""
 
     clique: PodClique
-    # Pods that hold an index, ordered by it; normally one each (see `pods.py` for the other case).
+    # Pods that hold an index, ordered by it; normally one each (see `planner/pods/pod_sync.py` for the other case).
     active: tuple[Pod, ...]
     leaving: tuple[Pod, ...]
     failed: tuple[Pod, ...]

@@ -15,8 +15,8 @@ import msgspec
 
 from grove.clock import Clock
 from grove.errors import require
-from grove.kube.errors import ApiError, ConnectionLost
-from grove.kube.traffic import Target, plural_of, target_of
+from grove.kube.api_errors import ApiError, ConnectionLost
+from grove.kube.request_info import Target, plural_of, target_of
 from grove.kube.transport import Request, Response, Transport
 
 

@@ -13,22 +13,22 @@ from typing import Any
 
 import msgspec
 
-from grove.api.meta import JsonObject, ObjectMeta, Wire
 from grove.api.resources import PODS, Resource
+from grove.api.types.meta import JsonObject, ObjectMeta, Wire
 from grove.clock import LoopClock
-from grove.cluster.bound import BoundPods
-from grove.cluster.inprocess import InProcessTransport
-from grove.cluster.kubelet.configs import CONFIG_MAPS
-from grove.cluster.kubelet.process import ProcessKubelet
-from grove.cluster.kubelet.process_logs import ProcessLogs
-from grove.cluster.kubelet.waits import Broadcast
-from grove.cluster.node_lifecycle import NodeLifecycle
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.built_in_resources import PODS as SERVED_PODS
+from grove.cluster.controllers.node_lifecycle import NodeLifecycle
+from grove.cluster.in_process_transport import InProcessTransport
+from grove.cluster.kubelet.process.async_events import Broadcast
+from grove.cluster.kubelet.process.config_watcher import CONFIG_MAPS
+from grove.cluster.kubelet.process.log_source import ProcessLogs
+from grove.cluster.kubelet.process.process_kubelet import ProcessKubelet
+from grove.cluster.node_pod_cache import BoundPods
 from grove.cluster.nodes import Nodes
-from grove.cluster.resources import PODS as SERVED_PODS
-from grove.cluster.server import ApiServer
-from grove.cluster.store import Change
+from grove.cluster.storage.store import Change
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.errors import ApiError
 from grove.kube.transport import Request
 from tests.bent_time import BentLoop
 

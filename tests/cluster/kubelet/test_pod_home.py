@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.api.meta import JsonObject, ObjectMeta
-from grove.cluster.kubelet.environment import Surroundings
-from grove.cluster.kubelet.podspec import Container, NotRunnable, PodSpec, Volume
-from grove.cluster.kubelet.volumes import PodHome
+from grove.api.types.meta import JsonObject, ObjectMeta
+from grove.cluster.kubelet.process.environment import Surroundings
+from grove.cluster.kubelet.process.pod_spec import Container, NotRunnable, PodSpec, Volume
+from grove.cluster.kubelet.process.volumes import PodHome
 
 AROUND = Surroundings(metadata=ObjectMeta(name="a"), spec=PodSpec(), pod_ip="", host_ip="", allocatable={})
 

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.api.meta import JsonObject, ObjectMeta, Uid
 from grove.api.resources import SECRETS
-from grove.cluster.kubelet.configs import CONFIG_MAPS
-from grove.cluster.kubelet.environment import Surroundings, field_value, resource_value
-from grove.cluster.kubelet.expansion import Mounts, expand, normal_path
-from grove.cluster.kubelet.podspec import (
+from grove.api.types.meta import JsonObject, ObjectMeta, Uid
+from grove.cluster.kubelet.process.config_watcher import CONFIG_MAPS
+from grove.cluster.kubelet.process.environment import Surroundings, field_value, resource_value
+from grove.cluster.kubelet.process.expansion import Mounts, expand, normal_path
+from grove.cluster.kubelet.process.pod_spec import (
     Container,
     FieldSelector,
     NotRunnable,

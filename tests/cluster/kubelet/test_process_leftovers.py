@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from grove.clock import LoopClock
-from grove.cluster.kubelet.container import ContainerLife
-from grove.cluster.kubelet.pod_life import PodLife
-from grove.cluster.kubelet.run_log import RunLog
+from grove.cluster.kubelet.process.container import ContainerLife
+from grove.cluster.kubelet.process.container_log import RunLog
+from grove.cluster.kubelet.process.pod_worker import PodLife
 from tests.cluster.kubelet.process_cluster import ProcessCluster, is_alive, run_processes
 
 ROOT = Path(__file__).parent.parent.parent.parent

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grove.clock import LoopClock
-from grove.cluster.kubelet.run_log import LARGEST_FILE, LONGEST_LINE, RunLog
+from grove.cluster.kubelet.process.container_log import LARGEST_FILE, LONGEST_LINE, RunLog
 from tests.cluster.kubelet.process_cluster import ProcessCluster, leap, run_processes
 
 COUNT = ("sh", "-c", "for i in 1 2 3 4 5; do echo line $i; done")

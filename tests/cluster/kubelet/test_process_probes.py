@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from grove.clock import LoopClock
-from grove.cluster.kubelet.podspec import Probe
-from grove.cluster.kubelet.probes import Prober
-from grove.sim.clock import run_virtual
+from grove.cluster.kubelet.process.pod_spec import Probe
+from grove.cluster.kubelet.process.probes import Prober
+from grove.sim.virtual_clock import run_virtual
 from tests.cluster.kubelet.process_cluster import SECONDS, ProcessCluster, is_alive, run_processes, speed_of_time
 
 SERVER = """

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.cluster.kubelet.process_cluster import ProcessCluster, run_processes
 from tests.cluster.kubelet.test_process_environment import put_secret
 

@@ -4,7 +4,7 @@ from time import monotonic, sleep
 
 import msgspec
 
-from grove.api.crds import KINDS, custom_resource_definitions
+from grove.api.schema.crd_generator import KINDS, custom_resource_definitions
 from tests.kube.controlplane.plane import READY_SECONDS, Plane
 
 

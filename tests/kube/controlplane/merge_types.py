@@ -1,7 +1,8 @@
 """How the parts of built-in kinds merge, taken from an API server: `python -m tests.kube.controlplane.merge_types`.
 
 Only structure is taken: names of fields, what kind of value each holds, keys of lists, what is atomic. The result is
-checked in as `src/grove/cluster/patches/built_in_types.json`; `grove.cluster.patches.types` says what its signs mean.
+checked in as `src/grove/cluster/patches/built_in_types.json`; `grove.cluster.patches.merge_types` says what its
+signs mean.
 """
 
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.kube.controlplane.plane import Plane, running_plane
 
 TARGET = Path(__file__).parents[3] / "src" / "grove" / "cluster" / "patches" / "built_in_types.json"

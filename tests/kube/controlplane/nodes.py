@@ -13,12 +13,12 @@ from pathlib import Path
 from random import Random
 
 from grove.clock import LoopClock
-from grove.cluster.bound import NODE_VIEW, BoundPods
-from grove.cluster.kubelet.simulated import SimulatedKubelet
+from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
+from grove.cluster.node_pod_cache import NODE_VIEW, BoundPods
 from grove.cluster.nodes import Nodes
 from grove.kube.client import Client
-from grove.kube.config import find_access
-from grove.kube.http import HttpTransport
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import find_access
 
 RESOURCES = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "250"}
 GREETING = "nodes are ready"

@@ -1,6 +1,7 @@
 """Field numbers of built-in kinds in protobuf, read off the Go types: `python -m tests.kube.controlplane.numbers`.
 
-Only numbers, names and types are taken. They are checked in as `src/grove/cluster/server/protobuf_numbers.json`; beside
+Only numbers, names and types are taken. They are checked in as
+`src/grove/cluster/apiserver/codec/protobuf_numbers.json`; beside
 the tests stands one filled object of each kind in both encodings, made by the same Go types.
 """
 
@@ -10,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.kube.controlplane.build import DEFAULT_VERSION, HERE, MODULE_FILES
 
 ROOT = Path(__file__).parents[3]
-NUMBERS = ROOT / "src" / "grove" / "cluster" / "server" / "protobuf_numbers.json"
+NUMBERS = ROOT / "src" / "grove" / "cluster" / "apiserver" / "codec" / "protobuf_numbers.json"
 SAMPLES = ROOT / "tests" / "fixtures" / "protobuf_samples.json"
 
 

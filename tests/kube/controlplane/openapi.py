@@ -1,8 +1,8 @@
 """What a running API server says of its own kinds in OpenAPI v3: `python -m tests.kube.controlplane.openapi`.
 
 Only structure is taken - types, formats, enumerations, required fields, references, keys of lists - and no sentence.
-The result is checked in, compressed, as `src/grove/cluster/server/built_in_openapi.json.gz`, and served by
-`grove.cluster.server.openapi`.
+The result is checked in, compressed, as `src/grove/cluster/apiserver/built_in_openapi.json.gz`, and served by
+`grove.cluster.apiserver.openapi`.
 """
 
 import gzip
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from grove.api.meta import JsonObject
-from grove.cluster.resources import SERVED
+from grove.api.types.meta import JsonObject
+from grove.cluster.built_in_resources import SERVED
 from tests.kube.controlplane.plane import running_plane
 from tests.kube.controlplane.schemas import references
 
-TARGET = Path(__file__).parents[3] / "src" / "grove" / "cluster" / "server" / "built_in_openapi.json.gz"
+TARGET = Path(__file__).parents[3] / "src" / "grove" / "cluster" / "apiserver" / "built_in_openapi.json.gz"
 # Kinds that are answered and not stored, or on their way to be served.
 OTHERS = (
     ("authentication.k8s.io", "v1", "SelfSubjectReview"),

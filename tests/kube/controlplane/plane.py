@@ -24,8 +24,8 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from grove.cluster.http.certificates import make_certificates
-from grove.kube.config import Access, find_access
+from grove.cluster.http.loopback_certificates import make_certificates
+from grove.kube.kubeconfig import Access, find_access
 from tests.e2e.served import Kubectl
 from tests.kube.controlplane.build import build, chosen_version
 from tests.processes import die_with_parent

@@ -13,7 +13,7 @@ from time import monotonic, sleep
 
 import msgspec
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from tests.kube.controlplane.plane import READY_SECONDS, Plane
 
 _CLIENTS = ("kube-scheduler", "kube-controller-manager")

@@ -1,7 +1,8 @@
 """Schemas that our CRDs embed, taken from a running API server: `python -m tests.kube.controlplane.schemas`.
 
 Only structure is taken - types, formats, enumerations, required fields, keys of lists - and no sentence. The result is
-checked in as `src/grove/api/kubernetes_schemas.json`; `grove.api.kubernetes_schemas` makes schemas for CRDs of it.
+checked in as `src/grove/api/schema/kubernetes_schemas.json`; `grove.api.schema.kubernetes_schemas` makes schemas for
+CRDs of it.
 """
 
 import sys
@@ -12,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from grove.api.kubernetes_schemas import SPECIAL
-from grove.api.meta import JsonObject
+from grove.api.schema.kubernetes_schemas import SPECIAL
+from grove.api.types.meta import JsonObject
 from tests.kube.controlplane.plane import Plane, running_plane
 
-TARGET = Path(__file__).parents[3] / "src" / "grove" / "api" / "kubernetes_schemas.json"
+TARGET = Path(__file__).parents[3] / "src" / "grove" / "api" / "schema" / "kubernetes_schemas.json"
 # Where each schema that we embed is described.
 SOURCES = {
     "/openapi/v3/api/v1": "io.k8s.api.core.v1.PodSpec",

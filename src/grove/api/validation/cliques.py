@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from grove.api.fielderrors import FieldError, duplicate, invalid, required, shortened, type_invalid
-from grove.api.meta import JsonObject
-from grove.api.podclique import PodCliqueSpec
-from grove.api.podcliqueset import CliqueTemplate, SetTemplate
-from grove.api.validation.settings import Settings
+from grove.api.types.meta import JsonObject
+from grove.api.types.podclique import PodCliqueSpec
+from grove.api.types.podcliqueset import CliqueTemplate, SetTemplate
+from grove.api.validation.field_errors import FieldError, duplicate, invalid, required, shortened, type_invalid
 from grove.api.validation.syntax import annotation_errors, env_name_complaint, label_errors
+from grove.api.validation.validation_options import Settings
 
 _CLIQUES = "spec.template.cliques"
 

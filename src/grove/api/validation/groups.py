@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from grove.api.fielderrors import FieldError, duplicate, invalid, required, shortened
-from grove.api.podcliqueset import GroupConfig, SetTemplate
+from grove.api.types.podcliqueset import GroupConfig, SetTemplate
+from grove.api.validation.field_errors import FieldError, duplicate, invalid, required, shortened
 from grove.api.validation.syntax import annotation_errors
 
 _GROUPS = "spec.template.podCliqueScalingGroups"

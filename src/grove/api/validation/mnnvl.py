@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
-from grove.api.fielderrors import FieldError, forbidden, invalid
 from grove.api.labels import MNNVL_GROUP
-from grove.api.podcliqueset import PodCliqueSet
-from grove.api.validation.settings import Settings
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.validation.field_errors import FieldError, forbidden, invalid
 from grove.api.validation.syntax import dns_label_complaint
+from grove.api.validation.validation_options import Settings
 
 NO_GROUP = "none"
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from grove.api.fielderrors import FieldError, invalid
-from grove.api.podclique import PodClique
 from grove.api.resources import GROUPS
+from grove.api.types.podclique import PodClique
 from grove.api.validation.cliques import pod_shape_errors
-from grove.api.validation.size import count_errors
+from grove.api.validation.field_errors import FieldError, invalid
+from grove.api.validation.object_budget import count_errors
 
 
 def podclique_errors(clique: PodClique) -> Iterator[FieldError]:

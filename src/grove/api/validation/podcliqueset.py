@@ -5,27 +5,27 @@ from itertools import chain, islice
 
 import msgspec
 
-from grove.api.fielderrors import FieldError, invalid, keys_of
-from grove.api.podcliqueset import PodCliqueSet, SetTemplate
-from grove.api.validation.changes import change_errors
+from grove.api.types.podcliqueset import PodCliqueSet, SetTemplate
 from grove.api.validation.cliques import clique_errors
+from grove.api.validation.field_errors import FieldError, invalid, keys_of
 from grove.api.validation.groups import group_errors
+from grove.api.validation.immutable_fields import change_errors
 from grove.api.validation.mnnvl import mnnvl_errors
-from grove.api.validation.names import metadata_errors, name_errors
-from grove.api.validation.ratchet import new_errors
-from grove.api.validation.settings import FindBinding, Settings
-from grove.api.validation.sharing import sharing_errors
-from grove.api.validation.size import budget_errors, objects_of_set, size_errors
-from grove.api.validation.startup import startup_errors
+from grove.api.validation.object_budget import budget_errors, objects_of_set, size_errors
+from grove.api.validation.object_names import metadata_errors, name_errors
+from grove.api.validation.ratcheting import new_errors
+from grove.api.validation.resource_claims import sharing_errors
+from grove.api.validation.startup_order import startup_errors
 from grove.api.validation.stored_bytes import byte_errors
-from grove.api.validation.termination import termination_errors
-from grove.api.validation.topology import (
+from grove.api.validation.termination_delay import termination_errors
+from grove.api.validation.topology_constraints import (
     is_deprecation,
     is_topology_repaired,
     stored_topology_errors,
     topology_errors,
 )
 from grove.api.validation.training import training_errors
+from grove.api.validation.validation_options import FindBinding, Settings
 
 # Nobody reads more, and to find them all would be work without use.
 ENOUGH_ERRORS = 1_000

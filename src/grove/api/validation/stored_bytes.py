@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from grove.api.fielderrors import FieldError, invalid, too_long
-from grove.api.limits import LARGEST_OBJECT
-from grove.api.meta import JsonObject
 from grove.api.names import SUFFIX_LENGTH
-from grove.api.podclique import PodClique
-from grove.api.podcliqueset import CliqueTemplate, PodCliqueSet, WorkloadType
-from grove.api.validation.size import size_errors, template_of
+from grove.api.schema.limits import LARGEST_OBJECT
+from grove.api.types.meta import JsonObject
+from grove.api.types.podclique import PodClique
+from grove.api.types.podcliqueset import CliqueTemplate, PodCliqueSet, WorkloadType
+from grove.api.validation.field_errors import FieldError, invalid, too_long
+from grove.api.validation.object_budget import size_errors, template_of
 
 # A set is stored with its status and managed fields beside it, and a second time as a revision.
 LARGEST_SPEC = 1024 * 1024

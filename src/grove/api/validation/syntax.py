@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from grove.api.fielderrors import FieldError, invalid
+from grove.api.validation.field_errors import FieldError, invalid
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_LABEL = re.compile(_LABEL)

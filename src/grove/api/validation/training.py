@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from grove.api.durations import DurationError, parse_duration
-from grove.api.fielderrors import FieldError, forbidden, invalid
-from grove.api.meta import JsonObject, is_condition_true
-from grove.api.podclique import PodClique, PodCliqueSpec
-from grove.api.podcliqueset import (
+from grove.api.reasons import ConditionType
+from grove.api.template_hash import canonical_template
+from grove.api.types.meta import JsonObject, is_condition_true
+from grove.api.types.podclique import PodClique, PodCliqueSpec
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.api.types.podcliqueset import (
     CliqueTemplate,
     PodCliqueSet,
     PodCliqueSetSpec,
@@ -24,9 +25,8 @@ from grove.api.podcliqueset import (
     TrainingSpec,
     WorkloadType,
 )
-from grove.api.reasons import ConditionType
-from grove.api.scalinggroup import PodCliqueScalingGroup
-from grove.api.template_hash import canonical_template
+from grove.api.validation.field_errors import FieldError, forbidden, invalid
+from grove.api.values.durations import DurationError, parse_duration
 
 _NO_SCALING = "a training set cannot be scaled: delete it and create one with the size you need"
 _NO_UPDATE = "a training set cannot be updated: delete it and create one with the pods you need"

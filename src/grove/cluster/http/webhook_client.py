@@ -1,4 +1,4 @@
-"""Asks webhooks over HTTPS. What a question and an answer are: `server/webhook_calls.py`."""
+"""Asks webhooks over HTTPS. What a question and an answer are: `cluster/apiserver/admission/webhook_request.py`."""
 
 import asyncio
 import base64
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from grove.cluster.server.webhook_calls import Call, NoVerdict, Outcome, read_verdict
+from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, read_verdict
 
 _LARGEST_ANSWER = 8 * 1024 * 1024
 

@@ -19,8 +19,8 @@ import msgspec
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from grove.api.quantities import QuantityError, parse_milli
-from grove.cluster.schemas.patterns import PatternError, compiled
+from grove.api.values.quantities import QuantityError, parse_milli
+from grove.cluster.schemas.regex_translate import PatternError, compiled
 from grove.cluster.schemas.urls import Url, parse_url
 
 

@@ -6,7 +6,7 @@ from cel_expr_python import cel  # type: ignore[import-untyped]
 from google.protobuf import descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.cluster.schemas.cel import PACKAGE, TypedVariables
 from grove.cluster.schemas.cel_library import Kind
 from grove.cluster.schemas.cel_values import escaped

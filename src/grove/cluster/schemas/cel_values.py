@@ -15,7 +15,7 @@ import msgspec
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
 from grove.cluster.schemas.keywords import EMBEDDED
 
 Convert = Callable[[Any], Any]

@@ -1,7 +1,7 @@
 """Is a schema structural? What a real server has against the schema of a definition, in its words.
 
 A structural schema says of every part what type it has, outside of `allOf` and its like. Rules in CEL:
-`rule_checks.py`.
+`cel_rule_validation.py`.
 """
 
 from collections.abc import Iterator
@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from grove.api.fielderrors import ErrorKind, FieldError, forbidden, invalid, not_supported, required
-from grove.api.meta import JsonObject
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import ErrorKind, FieldError, forbidden, invalid, not_supported, required
+from grove.cluster.schemas.cel_rule_validation import default_rule_errors, rule_errors
 from grove.cluster.schemas.keywords import (
     EMBEDDED,
     INT_OR_STRING,
@@ -20,10 +21,9 @@ from grove.cluster.schemas.keywords import (
     PRESERVE,
     VALIDATIONS,
 )
-from grove.cluster.schemas.matching import pattern_problem
-from grove.cluster.schemas.rule_checks import default_rule_errors, rule_errors
-from grove.cluster.schemas.shaping import Shaping
-from grove.cluster.schemas.validating import NOWHERE, value_errors
+from grove.cluster.schemas.pruning_defaulting import Shaping
+from grove.cluster.schemas.regex_match import pattern_problem
+from grove.cluster.schemas.schema_validation import NOWHERE, value_errors
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _SCALARS = ("boolean", "integer", "number", "string")

@@ -12,20 +12,26 @@ from enum import Enum, auto
 
 import msgspec
 
-from grove.api.meta import find_condition
-from grove.api.pod import Pod
-from grove.api.podclique import CliqueRollingUpdateProgress
-from grove.api.podcliqueset import CurrentlyUpdating
 from grove.api.reasons import ConditionType, Reason
-from grove.api.scalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup
+from grove.api.types.meta import find_condition
+from grove.api.types.pod import Pod
+from grove.api.types.podclique import CliqueRollingUpdateProgress
+from grove.api.types.podcliquescalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup
+from grove.api.types.podcliqueset import CurrentlyUpdating
 from grove.planner.actions import earliest
-from grove.planner.availability import GroupReplica, clique_breach, group_verdict, has_minimum, is_replica_available
-from grove.planner.blueprint import ReplicaBlueprint
-from grove.planner.pod_waits import is_told_full
-from grove.planner.recreation import Recreations
-from grove.planner.refusals import Refusal
-from grove.planner.rollout.replica_level import ReplicaRoll
-from grove.planner.rollout.waits import Wait, longest, wait_for_new_pods
+from grove.planner.desired_state import ReplicaBlueprint
+from grove.planner.explain.pods import is_told_full
+from grove.planner.pods.create_backoff import Refusal
+from grove.planner.rollout.replica_update import ReplicaRoll
+from grove.planner.rollout.stall import Wait, longest, wait_for_new_pods
+from grove.planner.status.availability import (
+    GroupReplica,
+    clique_breach,
+    group_verdict,
+    has_minimum,
+    is_replica_available,
+)
+from grove.planner.teardown.recreation import Recreations
 from grove.planner.views import CliqueView, ReplicaView
 
 # A pod without room for so long is not waited for in a replica that was not available anyway.

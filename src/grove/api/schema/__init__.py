@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions: schemas generated from the types, with markers, limits and descriptions."""

@@ -1,0 +1,100 @@
+"""Schemas of Kubernetes itself, as parts of our CRDs: the spec of a pod, a metric, a claim template.
+
+The structure is data (`kubernetes_schemas.json`), taken from an API server by `tests/kube/controlplane/schemas.py`; the
+few sentences are ours (`kubernetes_descriptions.py`). A structural schema has no references, so definitions are put
+in place; each is built once and shared, so that the whole is small in memory whatever its size on the wire.
+
+A CRD must never refuse what a pod may say, and never change what a user wrote. Hence no default of Kubernetes is
+taken over, except where the key of a list needs one: `protocol` of a port, which `template_hash.py` knows about.
+"""
+
+import pkgutil
+from functools import cache
+
+import msgspec
+
+from grove.api.schema.kubernetes_descriptions import WORDS
+from grove.api.types.meta import JsonObject
+
+_KEYS = "x-kubernetes-list-map-keys"
+_NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+_SUFFIX = r"([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)"
+_INT_OR_STRING: JsonObject = {"x-kubernetes-int-or-string": True}
+_TEXTS: JsonObject = {"type": "object", "additionalProperties": {"type": "string"}}
+
+# Definitions that OpenAPI cannot say, or says for other readers than a CRD.
+SPECIAL: dict[str, JsonObject] = {
+    "IntOrString": _INT_OR_STRING,
+    "Quantity": {**_INT_OR_STRING, "pattern": f"^[+-]?{_NUMBER}{_SUFFIX}?$"},
+    "RawExtension": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    "Time": {"type": "string", "format": "date-time"},
+    # Of objects that others will make: only this much of their metadata may be chosen. Programs in Go like to write a
+    # time of creation, although it is null.
+    "ObjectMeta": {
+        "type": "object",
+        "properties": {
+            "annotations": _TEXTS,
+            "creationTimestamp": {"type": "string", "format": "date-time"},
+            "finalizers": {"type": "array", "items": {"type": "string"}},
+            "labels": _TEXTS,
+            "name": {"type": "string"},
+            "namespace": {"type": "string"},
+        },
+    },
+}
+
+
+@cache
+def kubernetes_schema(name: str) -> JsonObject:
+    """The structural schema of a definition, complete and without references. Shared: do not change it."""
+    if name in SPECIAL:
+        return SPECIAL[name]
+    schema = _resolved(_definitions()[name])
+    words = WORDS.get(name)
+    if words is None:
+        return schema
+    properties = {field: _described(inner, words.get(field, "")) for field, inner in schema["properties"].items()}
+    return {**schema, "properties": properties}
+
+
+@cache
+def _definitions() -> JsonObject:
+    data = pkgutil.get_data(__package__, "kubernetes_schemas.json")
+    assert data is not None
+    definitions: JsonObject = msgspec.json.decode(data)
+    return definitions
+
+
+def _resolved(schema: JsonObject) -> JsonObject:
+    if "$ref" in schema:
+        return kubernetes_schema(schema["$ref"])
+    result = dict(schema)
+    if "properties" in schema:
+        required = schema.get("required", ())
+        result["properties"] = {
+            name: _field(inner, is_required=name in required) for name, inner in schema["properties"].items()
+        }
+    for part in ("items", "additionalProperties"):
+        if part in schema:
+            result[part] = _resolved(schema[part])
+    if _KEYS in schema:
+        result["items"] = _with_keys(result["items"], schema[_KEYS])
+    return result
+
+
+def _field(schema: JsonObject, *, is_required: bool) -> JsonObject:
+    result = _resolved(schema)
+    if "enum" in result and not is_required and "" not in result["enum"]:
+        # To Kubernetes an optional word that is empty is absent, and many a chart renders it so.
+        result["enum"] = [*result["enum"], ""]
+    return result
+
+
+def _with_keys(item: JsonObject, keys: list[str]) -> JsonObject:
+    """The schema of an item by whose fields a list is keyed: a structural schema demands that they are always there."""
+    optional = [key for key in keys if key not in item.get("required", ()) and "default" not in item["properties"][key]]
+    return {**item, "required": [*item.get("required", ()), *optional]} if optional else item
+
+
+def _described(schema: JsonObject, words: str) -> JsonObject:
+    return {"description": words, **schema} if words else schema

@@ -1,0 +1,149 @@
+"""One version of a set's pod templates, as a ControllerRevision keeps it: compared, named, put back.
+
+Two templates are the same when they make the same pods (`template_hash.py`). Their hashes are names, not proofs: once
+stored, a hash stays the name of its template, whatever a later version of this program would compute.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from grove.api import names
+from grove.api.template_hash import canonical_template
+from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.meta import JsonObject, Wire, to_wire
+from grove.api.types.podcliqueset import CliqueTemplate, SetTemplate
+
+# Far below what the API server can store, far above what a set can reach.
+LARGEST_NUMBER = 2**53
+
+
+class CliqueRevision(Wire):
+    """The pod template of one clique, as the user wrote it, and the name by which pods carry it."""
+
+    name: str
+    template_hash: str
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    pod_spec: JsonObject = {}
+
+
+class RevisionTemplate(Wire):
+    """All pod templates of a set at one time."""
+
+    generation_hash: str
+    priority_class_name: str = ""
+    cliques: tuple[CliqueRevision, ...] = ()
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        return {clique.name: clique.template_hash for clique in self.cliques}
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored revision: its number grows, and the highest number is the one that was asked for last."""
+
+    number: int
+    object: ControllerRevision
+    template: RevisionTemplate
+
+    @property
+    def generation_hash(self) -> str:
+        return self.template.generation_hash
+
+
+def draw_revision(template: SetTemplate, hashes: Mapping[str, str], generation_hash: str) -> RevisionTemplate:
+    return RevisionTemplate(
+        generation_hash=generation_hash,
+        priority_class_name=template.priority_class_name,
+        cliques=tuple(
+            CliqueRevision(
+                name=clique.name,
+                template_hash=hashes[clique.name],
+                labels=clique.labels,
+                annotations=clique.annotations,
+                pod_spec=clique.spec.pod_spec,
+            )
+            for clique in template.cliques
+        ),
+    )
+
+
+def read_revision(stored: ControllerRevision, set_name: str) -> Revision | None:
+    """Return a revision of this set, or None: damaged, or under a name that the set does not give. It decides nothing.
+
+    Names are unique, so no two revisions of a set have one hash. A number from which nobody can count on is read as the
+    lowest: then the revision gets a new one.
+    """
+    try:
+        template = msgspec.convert((stored.data or {}).get("template"), RevisionTemplate)
+    except msgspec.ValidationError:
+        return None
+    if stored.metadata.name != names.revision(set_name, template.generation_hash):
+        return None
+    number = stored.revision if 0 < stored.revision <= LARGEST_NUMBER else 0
+    return Revision(number=number, object=stored, template=template)
+
+
+def revision_data(template: RevisionTemplate) -> JsonObject:
+    """With its keys in order: an API server compares these data byte by byte, and sorts them in a strategic patch."""
+    return {"template": _in_order(to_wire(template))}
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _in_order(value[key]) for key in sorted(value)}
+    return [_in_order(item) for item in value] if isinstance(value, list) else value
+
+
+def with_templates(template: SetTemplate, revision: RevisionTemplate) -> SetTemplate:
+    """The set's template with the pod templates of a revision; all else, such as replicas, stays."""
+    stored = {clique.name: clique for clique in revision.cliques}
+    return msgspec.structs.replace(
+        template,
+        priority_class_name=revision.priority_class_name,
+        cliques=tuple(_with_template(clique, stored.get(clique.name)) for clique in template.cliques),
+    )
+
+
+def _with_template(clique: CliqueTemplate, stored: CliqueRevision | None) -> CliqueTemplate:
+    if stored is None:
+        return clique
+    return msgspec.structs.replace(
+        clique,
+        labels=stored.labels,
+        annotations=stored.annotations,
+        spec=msgspec.structs.replace(clique.spec, pod_spec=stored.pod_spec),
+    )
+
+
+def put_back(set_template: JsonObject, revision: RevisionTemplate) -> JsonObject:
+    """A set's `spec.template` as JSON, with the pod templates of a revision; fields that we do not know stay."""
+    stored = {clique.name: clique for clique in revision.cliques}
+    cliques = [_put_back(clique, stored.get(clique.get("name", ""))) for clique in set_template.get("cliques") or ()]
+    changed = {**set_template, "cliques": cliques}
+    changed.pop("priorityClassName", None)
+    return {**changed, "priorityClassName": revision.priority_class_name} if revision.priority_class_name else changed
+
+
+def _put_back(clique: JsonObject, stored: CliqueRevision | None) -> JsonObject:
+    if stored is None:
+        return clique
+    changed: JsonObject = {key: value for key, value in clique.items() if key not in ("labels", "annotations")}
+    wanted: dict[str, Any] = {"labels": stored.labels, "annotations": stored.annotations}
+    spec = {**(clique.get("spec") or {}), "podSpec": stored.pod_spec}
+    return {**changed, **{key: value for key, value in wanted.items() if value}, "spec": spec}
+
+
+def makes_same_pods(template: SetTemplate, revision: RevisionTemplate) -> bool:
+    """Would every clique of the set make the pods that the revision's make?"""
+    before = with_templates(template, revision)
+    if {clique.name for clique in revision.cliques} != {clique.name for clique in template.cliques}:
+        return False
+    # Nearly always they are equal as they are, which is found out much faster.
+    return before == template or _canonical(before) == _canonical(template)
+
+
+def _canonical(template: SetTemplate) -> dict[str, bytes]:
+    return {clique.name: canonical_template(clique, template.priority_class_name) for clique in template.cliques}

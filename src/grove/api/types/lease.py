@@ -1,0 +1,23 @@
+"""Lease: who leads, and until when the others wait. The times in it are for people; nobody compares clocks."""
+
+from datetime import datetime
+
+from grove.api.types.meta import ObjectMeta, Wire
+
+
+class LeaseSpec(Wire):
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    lease_transitions: int = 0
+
+
+class Lease(Wire):
+    metadata: ObjectMeta
+    spec: LeaseSpec = LeaseSpec()
+
+
+def micro_time(instant: datetime) -> str:
+    """As Kubernetes writes times that are finer than a second."""
+    return instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,165 @@
+"""The slim view of a pod: what decisions need, so that thousands are cheap. The rest of a pod is never decoded."""
+
+from datetime import datetime, timedelta
+
+from grove.api.labels import GATE
+from grove.api.types.meta import Condition, ObjectMeta, Wire, find_condition, is_condition_true
+
+
+class SchedulingGate(Wire):
+    name: str
+
+
+class SchedulingGroup(Wire):
+    """Kubernetes' own gangs: the PodGroup that a pod names for good."""
+
+    pod_group_name: str = ""
+
+
+class PodSpec(Wire):
+    node_name: str = ""
+    node_selector: dict[str, str] = {}
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
+
+
+class TerminatedState(Wire):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class WaitingState(Wire):
+    reason: str = ""
+    message: str = ""
+
+
+class RunningState(Wire):
+    started_at: datetime | None = None
+
+
+class ContainerState(Wire):
+    waiting: WaitingState | None = None
+    running: RunningState | None = None
+    terminated: TerminatedState | None = None
+
+
+class ContainerStatus(Wire):
+    name: str = ""
+    ready: bool = False
+    started: bool | None = None
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodStatus(Wire):
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Wire):
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Ready and staying: a leaving pod may still report Ready, counting it would hide a breach."""
+        return not self.metadata.is_leaving and is_condition_true(self.status.conditions, "Ready")
+
+    @property
+    def is_scheduled(self) -> bool:
+        return bool(self.spec.node_name) or is_condition_true(self.status.conditions, "PodScheduled")
+
+    @property
+    def group_name(self) -> str:
+        """The scheduler's group that it named when it was made, or ""."""
+        return self.spec.scheduling_group.pod_group_name if self.spec.scheduling_group else ""
+
+    @property
+    def is_behind_our_gate(self) -> bool:
+        return any(gate.name == GATE for gate in self.spec.scheduling_gates)
+
+    @property
+    def is_succeeded(self) -> bool:
+        return self.status.phase == "Succeeded"
+
+    @property
+    def is_failed(self) -> bool:
+        return self.status.phase == "Failed"
+
+    @property
+    def is_active(self) -> bool:
+        """Neither leaving nor ended: this pod holds its index."""
+        return not (self.metadata.is_leaving or self.is_succeeded or self.is_failed)
+
+
+def is_finishing(pod: Pod) -> bool:
+    """It runs, at least one container has ended, and all that ended did so well."""
+    ended = [status.state.terminated for status in pod.status.container_statuses if status.state.terminated]
+    return pod.status.phase == "Running" and bool(ended) and all(one.exit_code == 0 for one in ended)
+
+
+def ended_well(pod: Pod) -> bool:
+    """It succeeded, and not because it was told to go: exit 0 after a deletion is no success."""
+    if not pod.is_succeeded:
+        return False
+    leaves_at = pod.metadata.deletion_timestamp
+    if leaves_at is None:
+        return True
+    asked_at = leaves_at - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+    finished_at = pod_finished_at(pod)
+    return finished_at is not None and finished_at < asked_at
+
+
+def pod_started_at(pod: Pod) -> datetime | None:
+    """When all its containers had started; None: not yet."""
+    states = [status.state for status in pod.status.container_statuses]
+    started = [(s.running and s.running.started_at) or (s.terminated and s.terminated.started_at) for s in states]
+    found = [instant for instant in started if instant]
+    return max(found) if found and len(found) == len(states) else None
+
+
+def first_started_at(pod: Pod) -> datetime | None:
+    """When its first regular container started for the first time, as far as its status still tells; None: not yet."""
+    states = [state for status in pod.status.container_statuses for state in (status.state, status.last_state)]
+    runs = [run for state in states for run in (state.running, state.terminated) if run is not None]
+    return min((run.started_at for run in runs if run.started_at is not None), default=None)
+
+
+def count_failed_runs(pod: Pod) -> int:
+    """How often the container that was restarted in place most often has failed.
+
+    Under `restartPolicy: OnFailure` a container is restarted only after it failed, so every restart was a failed run.
+    """
+    return max(map(_count_failed_runs, pod.status.container_statuses), default=0)
+
+
+def _count_failed_runs(status: ContainerStatus) -> int:
+    last = status.state.terminated or status.last_state.terminated
+    if last is None or last.exit_code == 0:
+        return 0
+    return status.restart_count + (status.state.running is None)
+
+
+def pod_finished_at(pod: Pod) -> datetime | None:
+    """When its last container ended; None: not all have."""
+    ended = [status.state.terminated for status in pod.status.container_statuses]
+    found = [one.finished_at for one in ended if one and one.finished_at]
+    return max(found) if found and len(found) == len(ended) else None
+
+
+def has_lost_readiness(pod: Pod) -> bool:
+    """It was ready and is not any more, as its condition tells: that changed after its containers had started."""
+    ready = find_condition(pod.status.conditions, "Ready")
+    started_at = pod_started_at(pod)
+    if ready is None or ready.status == "True" or ready.last_transition_time is None or started_at is None:
+        return False
+    return ready.last_transition_time > started_at + timedelta(seconds=1)

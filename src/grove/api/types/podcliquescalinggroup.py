@@ -1,0 +1,54 @@
+"""PodCliqueScalingGroup: cliques of one set replica that scale together."""
+
+from datetime import datetime
+
+from grove.api.types.meta import Condition, LastError, ObjectMeta, Wire
+
+
+class ScalingGroupSpec(Wire):
+    replicas: int = 1
+    min_available: int = 1
+    clique_names: tuple[str, ...] = ()
+
+
+class ReplicasSelectedToUpdate(Wire):
+    """`completed` were taken before `current`; when that was taken, so many of the new template were available."""
+
+    current: int
+    completed: tuple[int, ...] = ()
+    ready_before: int = 0
+
+
+class GroupUpdateProgress(Wire):
+    update_started_at: datetime
+    pod_clique_set_generation_hash: str
+    update_ended_at: datetime | None = None
+    updated_pod_cliques_count: int = 0
+    total_pod_cliques_count: int = 0
+    ready_replica_indices_selected_to_update: ReplicasSelectedToUpdate | None = None
+
+
+class GroupRollingUpdateProgress(Wire):
+    update_started_at: datetime | None = None
+    update_ended_at: datetime | None = None
+    ready_replica_indices_selected_to_update: ReplicasSelectedToUpdate | None = None
+
+
+class ScalingGroupStatus(Wire):
+    replicas: int = 0
+    scheduled_replicas: int = 0
+    available_replicas: int = 0
+    updated_replicas: int = 0
+    selector: str | None = None
+    observed_generation: int | None = None
+    last_errors: tuple[LastError, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    current_pod_clique_set_generation_hash: str | None = None
+    update_progress: GroupUpdateProgress | None = None
+    rolling_update_progress: GroupRollingUpdateProgress | None = None
+
+
+class PodCliqueScalingGroup(Wire):
+    metadata: ObjectMeta
+    spec: ScalingGroupSpec = ScalingGroupSpec()
+    status: ScalingGroupStatus = ScalingGroupStatus()

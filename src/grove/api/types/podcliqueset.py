@@ -1,0 +1,225 @@
+"""PodCliqueSet: what a user writes, and what we tell them about it."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from grove.api.types.meta import Condition, JsonObject, LastError, ObjectMeta, Wire
+from grove.api.types.podclique import AutoScalingConfig, PodCliqueSpec
+
+
+class StartupType(StrEnum):
+    ANY_ORDER = "CliqueStartupTypeAnyOrder"
+    IN_ORDER = "CliqueStartupTypeInOrder"
+    EXPLICIT = "CliqueStartupTypeExplicit"
+
+
+class UpdateType(StrEnum):
+    ROLLING_RECREATE = "RollingRecreate"
+    ON_DELETE = "OnDelete"
+
+
+class WorkloadType(StrEnum):
+    INFERENCE = "Inference"
+    TRAINING = "Training"
+
+
+class SharingScope(StrEnum):
+    ALL_REPLICAS = "AllReplicas"
+    PER_REPLICA = "PerReplica"
+
+
+class SetPhase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class UpdateStrategy(Wire):
+    type: str = UpdateType.ROLLING_RECREATE
+
+
+class TrainingSpec(Wire):
+    max_runtime: str | None = None
+    max_restarts: int | None = None
+
+
+class HeadlessServiceConfig(Wire):
+    publish_not_ready_addresses: bool = True
+
+
+class PackConstraint(Wire):
+    """Topology domains, by their names in a ClusterTopologyBinding."""
+
+    required: str = ""
+    preferred: str = ""
+
+
+class TopologyConstraint(Wire):
+    topology_name: str = ""
+    pack: PackConstraint | None = None
+    pack_domain: str = ""
+
+    @property
+    def required_domain(self) -> str:
+        """`pack.required`, or its deprecated alias `packDomain`."""
+        return (self.pack.required if self.pack else "") or self.pack_domain
+
+    @property
+    def preferred_domain(self) -> str:
+        return self.pack.preferred if self.pack else ""
+
+
+class ResourceClaimTemplate(Wire):
+    name: str = ""
+    template_spec: JsonObject = {}
+
+
+class SetSharingFilter(Wire):
+    child_clique_names: tuple[str, ...] = ()
+    child_scaling_group_names: tuple[str, ...] = ()
+
+
+class SetResourceSharing(Wire):
+    name: str = ""
+    namespace: str = ""
+    scope: str = ""
+    filter: SetSharingFilter | None = None
+
+
+class GroupSharingFilter(Wire):
+    child_clique_names: tuple[str, ...] = ()
+
+
+class GroupResourceSharing(Wire):
+    name: str = ""
+    namespace: str = ""
+    scope: str = ""
+    filter: GroupSharingFilter | None = None
+
+
+class CliqueResourceSharing(Wire):
+    name: str = ""
+    namespace: str = ""
+    scope: str = ""
+
+
+class CliqueTemplate(Wire):
+    name: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    topology_constraint: TopologyConstraint | None = None
+    resource_sharing: tuple[CliqueResourceSharing, ...] = ()
+    spec: PodCliqueSpec = PodCliqueSpec()
+
+    @property
+    def role_name(self) -> str:
+        """What its pods do; absent it is the clique's name. Admission may not have filled it in."""
+        return self.spec.role_name or self.name
+
+
+class GroupConfig(Wire):
+    """`podCliqueScalingGroups[]`: cliques that scale together, as one unit per group replica."""
+
+    name: str = ""
+    clique_names: tuple[str, ...] = ()
+    annotations: dict[str, str] = {}
+    replicas: int = 1
+    min_available: int = 1
+    termination_delay: str | None = None
+    scale_config: AutoScalingConfig | None = None
+    resource_sharing: tuple[GroupResourceSharing, ...] = ()
+    topology_constraint: TopologyConstraint | None = None
+
+
+class SetTemplate(Wire):
+    cliques: tuple[CliqueTemplate, ...] = ()
+    clique_startup_type: str = StartupType.ANY_ORDER
+    priority_class_name: str = ""
+    headless_service_config: HeadlessServiceConfig | None = None
+    topology_constraint: TopologyConstraint | None = None
+    termination_delay: str | None = None
+    resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
+    resource_sharing: tuple[SetResourceSharing, ...] = ()
+    pod_clique_scaling_groups: tuple[GroupConfig, ...] = ()
+
+
+class PodCliqueSetSpec(Wire):
+    replicas: int = 0
+    workload_type: str = WorkloadType.INFERENCE
+    training_spec: TrainingSpec | None = None
+    update_strategy: UpdateStrategy | None = None
+    template: SetTemplate = SetTemplate()
+
+
+class GangStatus(Wire):
+    """One PodGang that is not Running yet, as its set reports it."""
+
+    name: str
+    phase: str
+    conditions: tuple[Condition, ...] = ()
+
+
+class ReplicaUpdateProgress(Wire):
+    replica_index: int
+    update_started_at: datetime | None = None
+    update_ended_at: datetime | None = None
+
+
+class SetUpdateProgress(Wire):
+    """The counts existing tools and printer columns read; derived from `SetRollingUpdateProgress`."""
+
+    update_started_at: datetime | None = None
+    update_ended_at: datetime | None = None
+    updated_pod_cliques_count: int = 0
+    total_pod_cliques_count: int = 0
+    updated_pod_clique_scaling_groups_count: int = 0
+    total_pod_clique_scaling_groups_count: int = 0
+    currently_updating: tuple[ReplicaUpdateProgress, ...] = ()
+
+
+class CurrentlyUpdating(Wire):
+    replica_index: int
+    update_started_at: datetime
+    # None: the turn was begun by a version that did not store it.
+    was_available: bool | None = None
+
+
+class SetRollingUpdateProgress(Wire):
+    update_started_at: datetime | None = None
+    update_ended_at: datetime | None = None
+    currently_updating: CurrentlyUpdating | None = None
+    updated_pod_cliques: tuple[str, ...] = ()
+    updated_pod_clique_scaling_groups: tuple[str, ...] = ()
+
+
+class ReplicaRestarts(Wire):
+    """How often a replica of a training set was restarted."""
+
+    replica_index: int
+    count: int
+
+
+class PodCliqueSetStatus(Wire):
+    observed_generation: int | None = None
+    conditions: tuple[Condition, ...] = ()
+    last_errors: tuple[LastError, ...] = ()
+    replicas: int = 0
+    updated_replicas: int = 0
+    available_replicas: int = 0
+    hpa_pod_selector: str | None = None
+    pod_gang_statuses: tuple[GangStatus, ...] = ()
+    current_generation_hash: str | None = None
+    update_progress: SetUpdateProgress | None = None
+    rolling_update_progress: SetRollingUpdateProgress | None = None
+    phase: str | None = None
+    restart_count: int | None = None
+    # What `restart_count` is made of. A replica with more of them than lives is torn down and made anew.
+    replica_restarts: tuple[ReplicaRestarts, ...] | None = None
+    start_time: datetime | None = None
+
+
+class PodCliqueSet(Wire):
+    metadata: ObjectMeta
+    spec: PodCliqueSetSpec = PodCliqueSetSpec()
+    status: PodCliqueSetStatus = PodCliqueSetStatus()

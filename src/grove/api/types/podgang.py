@@ -1,0 +1,60 @@
+"""PodGang: what a scheduler reads - which pods belong together, and how many of each it takes."""
+
+from enum import StrEnum
+
+from grove.api.types.meta import Condition, NamespacedName, ObjectMeta, Wire
+
+
+class GangPhase(StrEnum):
+    PENDING = "Pending"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    FAILED = "Failed"
+    SUCCEEDED = "Succeeded"
+
+
+class GangPackConstraint(Wire):
+    """Node label keys, not domain names."""
+
+    required: str | None = None
+    preferred: str | None = None
+
+
+class GangTopologyConstraint(Wire):
+    pack_constraint: GangPackConstraint | None = None
+
+
+class PodGroup(Wire):
+    name: str
+    pod_references: tuple[NamespacedName, ...] = ()
+    min_replicas: int = 0
+    topology_constraint: GangTopologyConstraint | None = None
+
+
+class TopologyGroupConfig(Wire):
+    name: str
+    pod_group_names: tuple[str, ...] = ()
+    topology_constraint: GangTopologyConstraint | None = None
+
+
+class PodGangSpec(Wire):
+    # The wire writes "podgroups", with a small g.
+    podgroups: tuple[PodGroup, ...] = ()
+    topology_constraint: GangTopologyConstraint | None = None
+    topology_constraint_group_configs: tuple[TopologyGroupConfig, ...] = ()
+    priority_class_name: str | None = None
+    reuse_reservation_ref: NamespacedName | None = None
+
+
+class PodGangStatus(Wire):
+    phase: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    placement_score: float | None = None
+    # The incarnation in which the gang was scheduled; it stays when pods are lost, and ends with that incarnation.
+    placed_incarnation: str | None = None
+
+
+class PodGang(Wire):
+    metadata: ObjectMeta
+    spec: PodGangSpec = PodGangSpec()
+    status: PodGangStatus = PodGangStatus()

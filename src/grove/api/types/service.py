@@ -1,0 +1,13 @@
+"""The slim view of a headless Service: what we wrote, to see whether it is still so."""
+
+from grove.api.types.meta import ObjectMeta, Wire
+
+
+class ServiceSpec(Wire):
+    publish_not_ready_addresses: bool = False
+    selector: dict[str, str] = {}
+
+
+class Service(Wire):
+    metadata: ObjectMeta
+    spec: ServiceSpec = ServiceSpec()

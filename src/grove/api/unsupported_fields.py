@@ -1,0 +1,94 @@
+"""Fields that are accepted but that this version does not act on: named to the user, never passed over in silence.
+
+Admission turns them into warnings, the planner into a condition. A field leaves this table when it is built.
+"""
+
+from collections.abc import Iterator
+
+from grove.api.labels import MNNVL_GROUP
+from grove.api.types.meta import Wire
+from grove.api.types.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate, StartupType
+
+
+class UnbuiltField(Wire):
+    path: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.detail}"
+
+
+_NO_STARTUP_ORDER = "start-up order is not carried out yet: cliques start in any order"
+_NO_AUTOSCALING = "autoscaling is not carried out yet: no autoscaler is created, scale by hand"
+_NO_SHARING = "resource sharing is not carried out yet: no resource claims are created"
+_NO_MNNVL = "multi-node NVLink is not carried out yet: no compute domain is created"
+_NO_RESCALE = "a changed count does not touch existing children: scale them"
+
+
+def unbuilt_fields(pcs: PodCliqueSet) -> tuple[UnbuiltField, ...]:
+    """What this set asks for that does not happen, in the order of the manifest."""
+    return tuple(UnbuiltField(path=path, detail=detail) for path, detail in _in_set(pcs))
+
+
+def unbuilt_changes(old: PodCliqueSet, new: PodCliqueSet) -> tuple[UnbuiltField, ...]:
+    """What this update changes without effect on what already runs."""
+    if old.spec.replicas == 0:
+        return ()
+    return tuple(
+        UnbuiltField(path=path, detail=detail) for path, detail in _changed(old.spec.template, new.spec.template)
+    )
+
+
+def _in_set(pcs: PodCliqueSet) -> Iterator[tuple[str, str]]:
+    if MNNVL_GROUP in pcs.metadata.annotations:
+        yield f"metadata.annotations[{MNNVL_GROUP}]", _NO_MNNVL
+    yield from _in_template(pcs.spec.template)
+
+
+def _in_template(template: SetTemplate) -> Iterator[tuple[str, str]]:
+    at = "spec.template"
+    for i, clique in enumerate(template.cliques):
+        yield from _in_clique(clique, f"{at}.cliques[{i}]")
+    if template.clique_startup_type != StartupType.ANY_ORDER:
+        yield f"{at}.cliqueStartupType", _NO_STARTUP_ORDER
+    if template.resource_claim_templates:
+        yield f"{at}.resourceClaimTemplates", _NO_SHARING
+    if template.resource_sharing:
+        yield f"{at}.resourceSharing", _NO_SHARING
+    for i, group in enumerate(template.pod_clique_scaling_groups):
+        yield from _in_group(group, f"{at}.podCliqueScalingGroups[{i}]")
+
+
+def _in_clique(clique: CliqueTemplate, at: str) -> Iterator[tuple[str, str]]:
+    if MNNVL_GROUP in clique.annotations:
+        yield f"{at}.annotations[{MNNVL_GROUP}]", _NO_MNNVL
+    if clique.resource_sharing:
+        yield f"{at}.resourceSharing", _NO_SHARING
+    if clique.spec.starts_after:
+        yield f"{at}.spec.startsAfter", _NO_STARTUP_ORDER
+    if clique.spec.auto_scaling_config is not None:
+        yield f"{at}.spec.autoScalingConfig", _NO_AUTOSCALING
+
+
+def _in_group(group: GroupConfig, at: str) -> Iterator[tuple[str, str]]:
+    if MNNVL_GROUP in group.annotations:
+        yield f"{at}.annotations[{MNNVL_GROUP}]", _NO_MNNVL
+    if group.scale_config is not None:
+        yield f"{at}.scaleConfig", _NO_AUTOSCALING
+    if group.resource_sharing:
+        yield f"{at}.resourceSharing", _NO_SHARING
+
+
+def _changed(old: SetTemplate, new: SetTemplate) -> Iterator[tuple[str, str]]:
+    cliques_before = {clique.name: clique for clique in old.cliques}
+    for i, clique in enumerate(new.cliques):
+        before = cliques_before.get(clique.name)
+        if before is None:
+            continue
+        at = f"spec.template.cliques[{i}]"
+        if before.spec.replicas != clique.spec.replicas:
+            yield f"{at}.spec.replicas", _NO_RESCALE
+    groups_before = {group.name: group for group in old.pod_clique_scaling_groups}
+    for i, group in enumerate(new.pod_clique_scaling_groups):
+        if group.name in groups_before and groups_before[group.name].replicas != group.replicas:
+            yield f"spec.template.podCliqueScalingGroups[{i}].replicas", _NO_RESCALE

@@ -1,0 +1,135 @@
+"""What is wrong with a field: where, of which kind, and what to do. The words are those of Kubernetes."""
+
+from collections.abc import Collection, Iterable
+from enum import StrEnum
+from itertools import islice
+
+import msgspec
+
+from grove.api.types.meta import Wire
+
+
+class ErrorKind(StrEnum):
+    """The `reason` of a cause in a Kubernetes Status."""
+
+    REQUIRED = "FieldValueRequired"
+    INVALID = "FieldValueInvalid"
+    DUPLICATE = "FieldValueDuplicate"
+    FORBIDDEN = "FieldValueForbidden"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    NOT_FOUND = "FieldValueNotFound"
+    TYPE_INVALID = "FieldValueTypeInvalid"
+    TOO_LONG = "FieldValueTooLong"
+    TOO_MANY = "FieldValueTooMany"
+
+
+_PHRASES = {
+    ErrorKind.REQUIRED: "Required value",
+    ErrorKind.INVALID: "Invalid value",
+    ErrorKind.DUPLICATE: "Duplicate value",
+    ErrorKind.FORBIDDEN: "Forbidden",
+    ErrorKind.NOT_SUPPORTED: "Unsupported value",
+    ErrorKind.NOT_FOUND: "Not found",
+    ErrorKind.TYPE_INVALID: "Invalid value",
+    ErrorKind.TOO_LONG: "Too long",
+    ErrorKind.TOO_MANY: "Too many",
+}
+_WITHOUT_VALUE = frozenset({ErrorKind.REQUIRED, ErrorKind.FORBIDDEN, ErrorKind.TOO_LONG})
+_LISTED_NAMES = 10
+_LONGEST_QUOTE = 100
+# In place of a value that is not shown, whatever the kind of the error.
+UNSHOWN: object = object()
+
+
+class Verbatim(str):
+    """A value that is shown as it stands, and in full."""
+
+    __slots__ = ()
+
+
+class FieldError(Wire):
+    path: str
+    kind: ErrorKind
+    detail: str
+    bad_value: object = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+    @property
+    def key(self) -> tuple[str, str, str, bytes]:
+        """Equal keys, equal errors. Other than errors, keys can be looked up in a set."""
+        value = b"" if self.bad_value is UNSHOWN else _encoded(self.bad_value)
+        return self.path, self.kind, self.detail, value
+
+    @property
+    def message(self) -> str:
+        """Without the path: what a cause of a Status says beside its `field`."""
+        parts = [_PHRASES[self.kind]]
+        if self.kind not in _WITHOUT_VALUE and self.bad_value is not UNSHOWN:
+            parts.append(_shown(self.bad_value))
+        if self.detail:
+            parts.append(self.detail)
+        return ": ".join(parts)
+
+
+def required(path: str, detail: str) -> FieldError:
+    return FieldError(path=path, kind=ErrorKind.REQUIRED, detail=detail)
+
+
+def invalid(path: str, bad_value: object, detail: str) -> FieldError:
+    return FieldError(path=path, kind=ErrorKind.INVALID, detail=detail, bad_value=bad_value)
+
+
+def duplicate(path: str, bad_value: object, detail: str) -> FieldError:
+    return FieldError(path=path, kind=ErrorKind.DUPLICATE, detail=detail, bad_value=bad_value)
+
+
+def forbidden(path: str, detail: str) -> FieldError:
+    return FieldError(path=path, kind=ErrorKind.FORBIDDEN, detail=detail)
+
+
+def not_supported(path: str, bad_value: object, supported: tuple[str, ...]) -> FieldError:
+    detail = "supported values: " + ", ".join(f'"{value}"' for value in supported)
+    return FieldError(path=path, kind=ErrorKind.NOT_SUPPORTED, detail=detail, bad_value=bad_value)
+
+
+def not_found(path: str, bad_value: object, detail: str) -> FieldError:
+    return FieldError(path=path, kind=ErrorKind.NOT_FOUND, detail=detail, bad_value=bad_value)
+
+
+def type_invalid(path: str, bad_value: object, detail: str) -> FieldError:
+    return FieldError(path=path, kind=ErrorKind.TYPE_INVALID, detail=detail, bad_value=bad_value)
+
+
+def too_long(path: str, most: int) -> FieldError:
+    return FieldError(path=path, kind=ErrorKind.TOO_LONG, detail=f"may not be more than {most} bytes")
+
+
+def too_many(path: str, count: int, most: int) -> FieldError:
+    return FieldError(path=path, kind=ErrorKind.TOO_MANY, detail=f"must have at most {most} items", bad_value=count)
+
+
+def keys_of(errors: Iterable[FieldError]) -> frozenset[tuple[str, str, str, bytes]]:
+    return frozenset(error.key for error in errors)
+
+
+def shortened(text: str) -> str:
+    """A text of the user as part of a message: whatever its length, the message stays short."""
+    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "..."
+
+
+def listed(names: Collection[str]) -> str:
+    """Names as part of a message: the first few, and how many more."""
+    shown = ", ".join(shortened(name) for name in islice(names, _LISTED_NAMES))
+    more = len(names) - _LISTED_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _shown(value: object) -> str:
+    return str(value) if isinstance(value, Verbatim) else shortened(_encoded(value).decode())
+
+
+def _encoded(value: object) -> bytes:
+    """JSON; a subclass of a text is as good as a text."""
+    return msgspec.json.encode(value, enc_hook=str)

@@ -1,0 +1,152 @@
+"""How many objects a set may have. Greater numbers are slips of the pen, or worse: they would hold up everybody else.
+
+How many bytes they may have is in `bytes.py`.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from grove.api import labels
+from grove.api.schema.limits import LARGEST_COUNT
+from grove.api.types.podclique import PodClique
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.api.types.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate
+from grove.api.validation.field_errors import FieldError, invalid
+
+HOW_TO_RAISE = "raise limits.objectsPerSet in the operator's configuration"
+
+# --- objects ---------------------------------------------------------------------------------------------------------
+
+
+class ObjectCount(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator creates for a set, or for a part of one."""
+
+    pods: int = 0
+    cliques: int = 0
+    groups: int = 0
+    gangs: int = 0
+    services: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.pods + self.cliques + self.groups + self.gangs + self.services
+
+    def times(self, factor: int) -> "ObjectCount":
+        return ObjectCount(
+            pods=self.pods * factor,
+            cliques=self.cliques * factor,
+            groups=self.groups * factor,
+            gangs=self.gangs * factor,
+            services=self.services * factor,
+        )
+
+    def plus(self, other: "ObjectCount") -> "ObjectCount":
+        return ObjectCount(
+            pods=self.pods + other.pods,
+            cliques=self.cliques + other.cliques,
+            groups=self.groups + other.groups,
+            gangs=self.gangs + other.gangs,
+            services=self.services + other.services,
+        )
+
+    def __str__(self) -> str:
+        parts = (
+            ("pods", self.pods),
+            ("PodCliques", self.cliques),
+            ("PodCliqueScalingGroups", self.groups),
+            ("PodGangs", self.gangs),
+            ("Services", self.services),
+        )
+        return ", ".join(f"{count} {what}" for what, count in parts if count)
+
+
+def objects_of_set(pcs: PodCliqueSet) -> ObjectCount:
+    """All objects of a set, as its template asks for them."""
+    return objects_of_replica(pcs.spec.template, {}, {}).times(max(pcs.spec.replicas, 0))
+
+
+def objects_of_replica(
+    template: SetTemplate, group_replicas: Mapping[str, int], clique_pods: Mapping[str, int]
+) -> ObjectCount:
+    """One set replica. Groups and standalone cliques that were scaled are given by the name that the template has."""
+    pods = {clique.name: clique.spec.replicas for clique in template.cliques}
+    grouped = frozenset(name for group in template.pod_clique_scaling_groups for name in group.clique_names)
+    alone = [clique_pods.get(name, count) for name, count in pods.items() if name not in grouped]
+    total = ObjectCount(pods=sum(alone), cliques=len(alone), gangs=1, services=1)
+    for group in template.pod_clique_scaling_groups:
+        total = total.plus(objects_of_group(group, pods, group_replicas.get(group.name, group.replicas)))
+    return total
+
+
+def objects_of_group(group: GroupConfig, pods: Mapping[str, int], replicas: int) -> ObjectCount:
+    """One group of one set replica; `pods` are those of each clique."""
+    one = ObjectCount(pods=sum(pods.get(name, 0) for name in group.clique_names), cliques=len(group.clique_names))
+    scaled_gangs = ObjectCount(groups=1, gangs=max(replicas - group.min_available, 0))
+    return one.times(max(replicas, 0)).plus(scaled_gangs)
+
+
+def budget_errors(pcs: PodCliqueSet, budget: int) -> Iterator[FieldError]:
+    objects = objects_of_set(pcs)
+    if objects.total > budget and not any(size_errors(pcs)):
+        detail = f"{over_budget(objects, budget)}: make several sets of it, or {HOW_TO_RAISE}"
+        yield invalid("spec.replicas", pcs.spec.replicas, detail)
+
+
+def group_budget_errors(group: PodCliqueScalingGroup, pcs: PodCliqueSet, budget: int) -> Iterator[FieldError]:
+    """A group that is scaled alone, in a set whose other parts are as its template says."""
+    total, replicas = objects_of_set(pcs).total, group.spec.replicas
+    config = next((one for one in pcs.spec.template.pod_clique_scaling_groups if _is_of(group, one, pcs)), None)
+    if config is None:
+        yield from _scaled_errors(replicas, total + replicas, budget)
+        return
+    pods = {clique.name: clique.spec.replicas for clique in pcs.spec.template.cliques}
+    others = total - objects_of_group(config, pods, config.replicas).total
+    yield from _scaled_errors(replicas, others + objects_of_group(config, pods, replicas).total, budget)
+
+
+def clique_budget_errors(clique: PodClique, pcs: PodCliqueSet, budget: int) -> Iterator[FieldError]:
+    """A clique that is scaled alone, in a set whose other parts are as its template says."""
+    template = template_of(clique, pcs)
+    others = objects_of_set(pcs).total - (template.spec.replicas if template is not None else 0)
+    yield from _scaled_errors(clique.spec.replicas, others + clique.spec.replicas, budget)
+
+
+def _scaled_errors(replicas: int, objects: int, budget: int) -> Iterator[FieldError]:
+    if objects > budget:
+        detail = f"its set would have {objects} objects, and may have {budget}: scale it less, or {HOW_TO_RAISE}"
+        yield invalid("spec.replicas", replicas, detail)
+
+
+def template_of(clique: PodClique, pcs: PodCliqueSet) -> CliqueTemplate | None:
+    """The template that a PodClique was made from, by the name that it would have."""
+    own, set_name = clique.metadata.labels, pcs.metadata.name
+    group, member = own.get(labels.GROUP), own.get(labels.GROUP_REPLICA_INDEX, "")
+    prefix = f"{group}-{member}-" if group is not None else f"{set_name}-{own.get(labels.SET_REPLICA_INDEX, '')}-"
+    return next((one for one in pcs.spec.template.cliques if clique.metadata.name == prefix + one.name), None)
+
+
+def _is_of(group: PodCliqueScalingGroup, config: GroupConfig, pcs: PodCliqueSet) -> bool:
+    index = group.metadata.labels.get(labels.SET_REPLICA_INDEX, "")
+    return group.metadata.name == f"{pcs.metadata.name}-{index}-{config.name}"
+
+
+def over_budget(objects: ObjectCount, budget: int) -> str:
+    return f"these are {objects.total} objects ({objects}), and one set may have {budget}"
+
+
+# --- counts ----------------------------------------------------------------------------------------------------------
+
+
+def count_errors(path: str, count: int) -> Iterator[FieldError]:
+    if count > LARGEST_COUNT:
+        yield invalid(path, count, f"must not be greater than {LARGEST_COUNT}")
+
+
+def size_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
+    template = pcs.spec.template
+    yield from count_errors("spec.replicas", pcs.spec.replicas)
+    for i, clique in enumerate(template.cliques):
+        yield from count_errors(f"spec.template.cliques[{i}].spec.replicas", clique.spec.replicas)
+    for i, group in enumerate(template.pod_clique_scaling_groups):
+        yield from count_errors(f"spec.template.podCliqueScalingGroups[{i}].replicas", group.replicas)

@@ -1,0 +1,90 @@
+"""Resource claim templates, and who shares the claims made from them."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from grove.api.types.meta import JsonObject
+from grove.api.types.podcliqueset import (
+    CliqueResourceSharing,
+    GroupResourceSharing,
+    GroupSharingFilter,
+    SetResourceSharing,
+    SetSharingFilter,
+    SetTemplate,
+)
+from grove.api.validation.field_errors import FieldError, duplicate, invalid, not_found, required, shortened
+
+_Sharing = SetResourceSharing | GroupResourceSharing | CliqueResourceSharing
+
+
+def sharing_errors(template: SetTemplate) -> Iterator[FieldError]:
+    at = "spec.template"
+    yield from _template_errors(template, f"{at}.resourceClaimTemplates")
+    internal = frozenset(claim.name for claim in template.resource_claim_templates)
+    cliques = frozenset(clique.name for clique in template.cliques)
+    groups = frozenset(group.name for group in template.pod_clique_scaling_groups)
+    yield from _list_errors(template.resource_sharing, internal, f"{at}.resourceSharing")
+    for k, sharing in enumerate(template.resource_sharing):
+        if sharing.filter is not None:
+            yield from _set_filter_errors(sharing.filter, cliques, groups, f"{at}.resourceSharing[{k}].filter")
+    for i, clique in enumerate(template.cliques):
+        yield from _list_errors(clique.resource_sharing, internal, f"{at}.cliques[{i}].resourceSharing")
+    for i, group in enumerate(template.pod_clique_scaling_groups):
+        group_at = f"{at}.podCliqueScalingGroups[{i}].resourceSharing"
+        yield from _list_errors(group.resource_sharing, internal, group_at)
+        members = frozenset(group.clique_names)
+        for k, shared in enumerate(group.resource_sharing):
+            if shared.filter is not None:
+                yield from _group_filter_errors(shared.filter, members, f"{group_at}[{k}].filter")
+
+
+def _template_errors(template: SetTemplate, at: str) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for i, claim in enumerate(template.resource_claim_templates):
+        if not claim.name:
+            yield required(f"{at}[{i}].name", "name the template")
+        elif claim.name in seen:
+            yield duplicate(f"{at}[{i}].name", claim.name, "is the name of another template: choose another")
+        seen.add(claim.name)
+        if not _device_requests(claim.template_spec):
+            yield required(f"{at}[{i}].templateSpec.spec.devices.requests", "request at least one device")
+
+
+def _device_requests(template_spec: JsonObject) -> object:
+    value: object = template_spec
+    for key in ("spec", "devices", "requests"):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _list_errors(sharings: Sequence[_Sharing], internal: Collection[str], at: str) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for i, sharing in enumerate(sharings):
+        if not sharing.name:
+            yield required(f"{at}[{i}].name", "name a resource claim template")
+        elif sharing.name in seen:
+            yield duplicate(f"{at}[{i}].name", sharing.name, "is shared in this list already: remove one")
+        seen.add(sharing.name)
+        if sharing.namespace and sharing.name in internal:
+            detail = f'"{shortened(sharing.name)}" is a template of this set: remove the namespace'
+            yield invalid(f"{at}[{i}].namespace", sharing.namespace, detail)
+
+
+def _set_filter_errors(
+    names: SetSharingFilter, cliques: Collection[str], groups: Collection[str], at: str
+) -> Iterator[FieldError]:
+    if not names.child_clique_names and not names.child_scaling_group_names:
+        yield required(at, "name cliques or groups, or remove the filter to share with all")
+    for k, name in enumerate(names.child_clique_names):
+        if name not in cliques:
+            yield not_found(f"{at}.childCliqueNames[{k}]", name, "is not a clique of this set")
+    for k, name in enumerate(names.child_scaling_group_names):
+        if name not in groups:
+            yield not_found(f"{at}.childScalingGroupNames[{k}]", name, "is not a scaling group of this set")
+
+
+def _group_filter_errors(names: GroupSharingFilter, members: Collection[str], at: str) -> Iterator[FieldError]:
+    if not names.child_clique_names:
+        yield required(f"{at}.childCliqueNames", "name cliques of the group, or remove the filter to share with all")
+    for k, name in enumerate(names.child_clique_names):
+        if name not in members:
+            yield not_found(f"{at}.childCliqueNames[{k}]", name, "is not a clique of this group")

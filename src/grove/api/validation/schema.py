@@ -1,0 +1,159 @@
+"""Does a JSON object have the shape of its kind? Types, required fields, enumerations and bounds, from the schema.
+
+An API server checks the same through our CRDs; here it also holds where there is none. What belongs to Kubernetes, such
+as a podSpec, is left to the API server; what several fields mean together is the matter of the other files.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from grove.api.resources import Resource
+from grove.api.schema.crd_generator import own_schema
+from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta
+from grove.api.validation.field_errors import (
+    FieldError,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+    type_invalid,
+)
+
+T = TypeVar("T", bound=HasMetadata)
+
+_BOUNDS = {"int32": 2**31, "int64": 2**63}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+
+
+class Reading(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """An object as we understand it; `object` is None when it cannot be understood, and the errors say why."""
+
+    object: T | None
+    errors: tuple[FieldError, ...] = ()
+
+
+def read(resource: Resource[T], json: JsonObject) -> Reading[T]:
+    """Decode metadata and spec, and check their shape. Of the status, phase and conditions matter to rules."""
+    spec_schema = own_schema(resource)["properties"]["spec"]
+    errors = tuple(_errors(json["spec"], spec_schema, "spec") if "spec" in json else _missing("spec", spec_schema))
+    judged = {"metadata": json.get("metadata", {}), "spec": json.get("spec", {})}
+    if status := _judged_status(json.get("status")):
+        judged["status"] = status
+    try:
+        decoded = msgspec.convert(judged, type=resource.view)
+    except msgspec.ValidationError as error:
+        known = (*_metadata_errors(judged["metadata"]), *errors)
+        return Reading(object=None, errors=known or (decoding_error(error),))
+    return Reading(object=decoded, errors=errors)
+
+
+def _judged_status(status: object) -> JsonObject:
+    """What can be read of it: whoever writes a spec cannot help a damaged status."""
+    if not isinstance(status, dict):
+        return {}
+    phase, conditions = status.get("phase"), status.get("conditions")
+    judged: JsonObject = {"phase": phase} if isinstance(phase, str) else {}
+    known = [
+        {"type": condition["type"], "status": condition["status"]}
+        for condition in (conditions if isinstance(conditions, list) else ())
+        if isinstance(condition, dict)
+        and isinstance(condition.get("type"), str)
+        and isinstance(condition.get("status"), str)
+    ]
+    return {**judged, "conditions": known} if known else judged
+
+
+def _metadata_errors(metadata: object) -> Iterator[FieldError]:
+    """The schema says nothing of metadata: there the decoder is asked, which names the first error."""
+    try:
+        msgspec.convert(metadata, type=ObjectMeta)
+    except msgspec.ValidationError as error:
+        yield decoding_error(error, "metadata")
+
+
+def decoding_error(error: msgspec.ValidationError, at: str = "") -> FieldError:
+    """The decoder's complaint as a field error: it ends in "- at `$.path`"."""
+    text, _, place = str(error).partition(" - at `")
+    path = at + place.rstrip("`").partition("$")[2].replace("[...]", "")
+    return type_invalid(path.lstrip(".") or "metadata", None, text.replace("`", ""))
+
+
+def _errors(value: Any, schema: JsonObject, path: str) -> Iterator[FieldError]:
+    expected = schema["type"]
+    if type(value) not in _TYPES[expected]:
+        yield type_invalid(path, value, f"must be of type {expected}")
+        return
+    match expected:
+        case "object" if not schema.get("x-kubernetes-preserve-unknown-fields"):
+            yield from _object_errors(value, schema, path)
+        case "array":
+            yield from _array_errors(value, schema, path)
+        case "string":
+            yield from _string_errors(value, schema, path)
+        case "integer":
+            yield from _integer_errors(value, schema, path)
+
+
+def _object_errors(value: JsonObject, schema: JsonObject, path: str) -> Iterator[FieldError]:
+    properties = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield from _missing(f"{path}.{name}", properties[name])
+    for name, inner in properties.items():
+        if name in value:
+            yield from _errors(value[name], inner, f"{path}.{name}")
+    if "additionalProperties" in schema:
+        for name, item in value.items():
+            yield from _errors(item, schema["additionalProperties"], f"{path}[{name}]")
+
+
+def _missing(path: str, schema: JsonObject) -> Iterator[FieldError]:
+    if "default" not in schema:
+        yield required(path, schema.get("description", "write it"))
+
+
+def _array_errors(value: list[Any], schema: JsonObject, path: str) -> Iterator[FieldError]:
+    if len(value) > schema.get("maxItems", len(value)):
+        # Whatever they are: nobody reads on.
+        yield too_many(path, len(value), schema["maxItems"])
+        return
+    if len(value) < schema.get("minItems", 0):
+        yield required(path, f"write at least {schema['minItems']}")
+    items = schema["items"]
+    # Names, for the most part: they are many, and almost all of them are right.
+    longest = items.get("maxLength", 0) if items["type"] == "string" and "pattern" not in items else -1
+    for i, item in enumerate(value):
+        if not (type(item) is str and len(item) <= longest):
+            yield from _errors(item, items, f"{path}[{i}]")
+
+
+def _string_errors(value: str, schema: JsonObject, path: str) -> Iterator[FieldError]:
+    if "enum" in schema and value not in schema["enum"]:
+        yield not_supported(path, value, tuple(schema["enum"]))
+    if len(value) > schema.get("maxLength", len(value)):
+        yield too_long(path, schema["maxLength"])
+    elif len(value) < schema.get("minLength", 0):
+        yield invalid(path, value, f"write {schema['minLength']} to {schema['maxLength']} characters")
+    elif "pattern" in schema and not re.search(schema["pattern"], value):
+        yield invalid(path, value, f"must match {schema['pattern']}")
+
+
+def _integer_errors(value: int, schema: JsonObject, path: str) -> Iterator[FieldError]:
+    bound = _BOUNDS[schema["format"]]
+    if not -bound <= value < bound:
+        yield invalid(path, value, f"must be between {-bound} and {bound - 1}")
+    elif value < schema.get("minimum", value):
+        yield invalid(path, value, f"must be at least {schema['minimum']}")
+    elif value > schema.get("maximum", value):
+        yield invalid(path, value, f"must not be greater than {schema['maximum']}")

@@ -1,0 +1,229 @@
+"""Topology constraints at the three levels of a set: names, domains, and that broad contains narrow."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from grove.api.types.clustertopologybinding import ClusterTopologyBinding
+from grove.api.types.podcliqueset import SetTemplate, TopologyConstraint
+from grove.api.validation.field_errors import FieldError, forbidden, invalid, listed, required
+from grove.api.validation.validation_options import FindBinding, Settings
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """One level of a set with the constraint it has; `parents` are the levels that contain it, narrowest first."""
+
+    path: str
+    constraint: TopologyConstraint | None
+    parents: tuple["Placed", ...] = ()
+
+    @property
+    def topology_name(self) -> str:
+        """Its own, or that of the nearest level around it."""
+        levels = (self, *self.parents)
+        return next((c.topology_name for level in levels if (c := level.constraint) and c.topology_name), "")
+
+
+def levels_of(template: SetTemplate) -> dict[str, Placed]:
+    """Every level that may carry a constraint, by a key that survives reordering."""
+    whole = Placed(path="spec.template.topologyConstraint", constraint=template.topology_constraint)
+    levels = {"set": whole}
+    for i, group in enumerate(template.pod_clique_scaling_groups):
+        path = f"spec.template.podCliqueScalingGroups[{i}].topologyConstraint"
+        levels[f"group/{group.name}"] = Placed(path=path, constraint=group.topology_constraint, parents=(whole,))
+    owners = {name: group.name for group in template.pod_clique_scaling_groups for name in group.clique_names}
+    for i, clique in enumerate(template.cliques):
+        path = f"spec.template.cliques[{i}].topologyConstraint"
+        parents = (levels[f"group/{owners[clique.name]}"], whole) if clique.name in owners else (whole,)
+        levels[f"clique/{clique.name}"] = Placed(path=path, constraint=clique.topology_constraint, parents=parents)
+    return levels
+
+
+def topology_errors(
+    template: SetTemplate, settings: Settings, find_binding: FindBinding | None
+) -> Iterator[FieldError]:
+    """`find_binding` None: what the cluster defines is not known here, so only the set itself is judged."""
+    levels = [level for level in levels_of(template).values() if level.constraint is not None]
+    if not settings.is_topology_aware:
+        for level in levels:
+            yield invalid(level.path, None, "topology-aware scheduling is switched off here: remove the constraint")
+        return
+    for level in levels:
+        yield from _deprecation_errors(level)
+        yield from _form_errors(level)
+        if not level.topology_name:
+            yield required(f"{level.path}.topologyName", "name a ClusterTopologyBinding, here or on a level around it")
+    names = _names(levels)
+    yield from _several_names_errors(levels, names)
+    if len(names) == 1 and find_binding is not None:
+        yield from _binding_errors(levels, names[0], find_binding(names[0]))
+
+
+def stored_topology_errors(template: SetTemplate) -> Iterator[FieldError]:
+    """What keeps a stored set from being carried out. What is only missing, or only deprecated, does not."""
+    levels = [level for level in levels_of(template).values() if level.constraint is not None]
+    for level in levels:
+        yield from _form_errors(level)
+    yield from _several_names_errors(levels, _names(levels))
+
+
+def topology_warnings(template: SetTemplate, find_binding: FindBinding | None) -> Iterator[str]:
+    ranks: dict[str, Mapping[str, int]] = {}
+    for level in levels_of(template).values():
+        constraint = level.constraint
+        if constraint is None:
+            continue
+        if constraint.pack_domain:
+            yield f"{level.path}.packDomain: deprecated, write pack.required instead"
+        name = level.topology_name
+        if name not in ranks:
+            ranks[name] = _ranks(find_binding(name) if find_binding and name else None)
+        preferred, needed = ranks[name].get(constraint.preferred_domain), ranks[name].get(constraint.required_domain)
+        if preferred is not None and needed is not None and preferred < needed:
+            domains = f"{constraint.preferred_domain} is broader than {constraint.required_domain}"
+            yield f"{level.path}.pack.preferred: {domains}, which is required anyway: it has no effect"
+
+
+def topology_change_errors(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
+    """Constraints never change, but for leaving the deprecated packDomain behind or giving it its missing name."""
+    before = levels_of(old)
+    for key, level in levels_of(new).items():
+        if key not in before or _is_same(before[key].constraint, level.constraint):
+            continue
+        if not _is_migration(before[key].constraint, level.constraint) and not _is_repair(before[key], level):
+            yield forbidden(_changed_path(before[key].constraint, level), "never changes: make a new set")
+
+
+def _changed_path(old: TopologyConstraint | None, level: Placed) -> str:
+    """Point at the deprecated field if both have it with different values, else at the whole constraint."""
+    new = level.constraint
+    domains = (old.pack_domain if old else "", new.pack_domain if new else "")
+    return f"{level.path}.packDomain" if all(domains) and domains[0] != domains[1] else level.path
+
+
+def is_topology_repaired(old: SetTemplate, new: SetTemplate) -> bool:
+    """Does the update give a constraint the topologyName that it never had? Then it is judged as a new one."""
+    before = levels_of(old)
+    return any(
+        key in before and not _is_same(before[key].constraint, level.constraint) and _is_repair(before[key], level)
+        for key, level in levels_of(new).items()
+    )
+
+
+def is_deprecation(error: FieldError) -> bool:
+    """About the deprecated packDomain, which stored sets may keep."""
+    return error.path.endswith(".topologyConstraint.packDomain")
+
+
+def _deprecation_errors(level: Placed) -> Iterator[FieldError]:
+    if level.constraint is not None and level.constraint.pack_domain:
+        yield forbidden(f"{level.path}.packDomain", "deprecated and refused in new sets: write pack.required")
+
+
+def _form_errors(level: Placed) -> Iterator[FieldError]:
+    constraint = level.constraint
+    assert constraint is not None
+    if constraint.pack is None and not constraint.pack_domain:
+        yield required(f"{level.path}.pack", "say how close together: write pack.required or pack.preferred")
+    if constraint.pack is not None and not constraint.pack.required and not constraint.pack.preferred:
+        yield invalid(f"{level.path}.pack", {}, "name a domain: write required, preferred, or both")
+    if constraint.pack_domain and constraint.pack is not None and constraint.pack.required:
+        detail = "is the old name of pack.required: write only pack.required"
+        yield invalid(f"{level.path}.packDomain", constraint.pack_domain, detail)
+
+
+def _names(levels: list[Placed]) -> list[str]:
+    return list(dict.fromkeys(level.topology_name for level in levels if level.topology_name))
+
+
+def _several_names_errors(levels: list[Placed], names: list[str]) -> Iterator[FieldError]:
+    for level in _naming(levels) if len(names) > 1 else ():
+        detail = f"a set uses one topology, here are {listed(names)}: choose one"
+        yield invalid(f"{level.path}.topologyName", level.topology_name, detail)
+
+
+def _naming(levels: list[Placed]) -> Iterator[Placed]:
+    """The levels that write a name themselves."""
+    return (level for level in levels if level.constraint is not None and level.constraint.topology_name)
+
+
+def _binding_errors(levels: list[Placed], name: str, binding: ClusterTopologyBinding | None) -> Iterator[FieldError]:
+    if binding is None:
+        for level in _naming(levels):
+            detail = "there is no such ClusterTopologyBinding: create it, or correct the name"
+            yield invalid(f"{level.path}.topologyName", name, detail)
+        return
+    ranks = _ranks(binding)
+    known = listed(ranks)
+    for level in levels:
+        for field, domain in _domains(level):
+            if domain not in ranks:
+                yield invalid(
+                    f"{level.path}.{field}", domain, f'is not a level of topology "{name}": choose of {known}'
+                )
+        for parent in level.parents:
+            yield from _nesting_errors(parent, level, ranks)
+
+
+def _domains(level: Placed) -> Iterator[tuple[str, str]]:
+    constraint = level.constraint
+    assert constraint is not None
+    pack = constraint.pack
+    fields = (
+        ("packDomain", constraint.pack_domain),
+        ("pack.required", pack.required if pack else ""),
+        ("pack.preferred", pack.preferred if pack else ""),
+    )
+    return ((field, domain) for field, domain in fields if domain)
+
+
+def _nesting_errors(parent: Placed, child: Placed, ranks: Mapping[str, int]) -> Iterator[FieldError]:
+    outer, inner = parent.constraint, child.constraint
+    if outer is None or inner is None:
+        return
+    required_field = "pack.required" if outer.pack and outer.pack.required else "packDomain"
+    pairs = (
+        (required_field, outer.required_domain, inner.required_domain),
+        ("pack.preferred", outer.preferred_domain, inner.preferred_domain),
+    )
+    for field, broad, narrow in pairs:
+        outer_rank, inner_rank = ranks.get(broad), ranks.get(narrow)
+        if outer_rank is not None and inner_rank is not None and outer_rank > inner_rank:
+            detail = f'is narrower than "{narrow}" of {child.path}, which lies inside: choose a broader domain'
+            yield invalid(f"{parent.path}.{field}", broad, detail)
+
+
+def _ranks(binding: ClusterTopologyBinding | None) -> Mapping[str, int]:
+    """The place of every domain from broad to narrow."""
+    ranks: dict[str, int] = {}
+    for i, level in enumerate(binding.spec.levels if binding else ()):
+        ranks.setdefault(level.domain, i)
+    return ranks
+
+
+def _is_same(old: TopologyConstraint | None, new: TopologyConstraint | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    return _facts(old) == _facts(new)
+
+
+def _facts(constraint: TopologyConstraint) -> tuple[str, str, str, str]:
+    return (
+        constraint.topology_name,
+        constraint.pack_domain,
+        constraint.required_domain,
+        constraint.preferred_domain,
+    )
+
+
+def _is_migration(old: TopologyConstraint | None, new: TopologyConstraint | None) -> bool:
+    if old is None or new is None or not old.pack_domain or new.pack_domain:
+        return False
+    kept_before = (old.topology_name, old.required_domain, old.preferred_domain)
+    return kept_before == (new.topology_name, new.required_domain, new.preferred_domain)
+
+
+def _is_repair(old: Placed, new: Placed) -> bool:
+    if old.constraint is None or new.constraint is None or not old.constraint.pack_domain or old.topology_name:
+        return False
+    return _facts(new.constraint)[1:] == _facts(old.constraint)[1:]

@@ -1,0 +1,1 @@
+"""Values on the wire: durations, quantities, times, and short texts."""

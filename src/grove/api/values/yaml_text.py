@@ -1,0 +1,50 @@
+"""Objects as YAML for people: no anchors, keys in our order, long texts as they are."""
+
+from typing import Any
+
+import yaml
+
+from grove.api.types.meta import JsonObject
+
+_WIDTH = 120
+
+
+def spread_text(document: JsonObject) -> str:
+    """Every field on a line of its own; only lists of words stand on one."""
+    return _text(document, is_compact=False)
+
+
+def compact_text(document: JsonObject) -> str:
+    """Small things on one line: for schemas, which consist of them."""
+    return _text(document, is_compact=True)
+
+
+def _text(document: JsonObject, *, is_compact: bool) -> str:
+    return yaml.dump(
+        document,
+        Dumper=_PlainDumper,
+        sort_keys=False,
+        width=_WIDTH,
+        allow_unicode=True,
+        default_flow_style=None if is_compact else False,
+    )
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """YAML without anchors: people diff and edit these files."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+    is_plain = all(isinstance(item, str | int | float) for item in items)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True if is_plain else None)
+
+
+_PlainDumper.add_representer(str, _represent_text)
+_PlainDumper.add_representer(list, _represent_list)

@@ -1,0 +1,16 @@
+"""`grove completion SHELL`."""
+
+import click
+from click.shell_completion import get_completion_class
+
+from grove.cli.command_registry import COMPLETE_VARIABLE, app
+from grove.cli.common.output import say_part
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), help="Your shell.")
+def completion(shell: str) -> None:
+    """Print the script that teaches a shell to complete commands and options."""
+    kind = get_completion_class(shell)
+    assert kind is not None, shell
+    say_part(kind(app, {}, "grove", COMPLETE_VARIABLE).source())

@@ -1,0 +1,14 @@
+"""`grove crds`."""
+
+import click
+
+from grove.cli.common.object_printer import Notation, notation_option, print_objects
+
+
+@click.command()
+@notation_option
+def crds(output: Notation) -> None:
+    """Print the CustomResourceDefinitions: `grove crds | kubectl apply --server-side -f -`."""
+    from grove.api.schema.crd_generator import custom_resource_definitions
+
+    print_objects(custom_resource_definitions(), output)

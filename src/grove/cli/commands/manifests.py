@@ -1,0 +1,94 @@
+"""`grove manifests`: an installation of the operator, as objects to apply."""
+
+import base64
+from pathlib import Path
+
+import click
+
+from grove import __version__
+from grove.cli.common.object_printer import Notation, notation_option, print_objects
+from grove.cli.common.options import FILE, UsageError
+from grove.cli.common.output import say_error
+from grove.errors import UserError
+
+PEM = "-----BEGIN CERTIFICATE-----"
+
+home_option = click.option(
+    "--namespace",
+    "-n",
+    default="grove-system",
+    show_default=True,
+    help="Where the operator lives.",
+    metavar="NAME",
+)
+
+
+@click.command()
+@home_option
+@click.option("--image", default="", help="Default: grove-operator, tagged with our version.", metavar="IMAGE")
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="How many operators; one of them leads.",
+    metavar="N",
+)
+@click.option("--config", type=FILE, help="The OperatorConfiguration to install.", metavar="FILE")
+@click.option("--ca-bundle", type=FILE, help="PEM; only with certProvisionMode: manual.", metavar="FILE")
+@click.option(
+    "--priority-class",
+    default="system-cluster-critical",
+    show_default=True,
+    help="Of the operator's pods; empty: none.",
+    metavar="NAME",
+)
+@notation_option
+def manifests(
+    namespace: str,
+    image: str,
+    replicas: int,
+    config: Path | None,
+    ca_bundle: Path | None,
+    priority_class: str,
+    output: Notation,
+) -> None:
+    """Print all that an installation needs: `grove manifests | kubectl apply --server-side -f -`."""
+    from grove.api.types.operatorconfiguration import ConfigurationError
+    from grove.api.validation.syntax import dns_label_complaint
+    from grove.installation.install_options import DEFAULT_CONFIGURATION, plan_installation
+    from grove.installation.manifests import installation_objects
+
+    if dns_label_complaint(namespace):
+        raise UsageError(f"--namespace {namespace}: not a name of a namespace; write for example grove-system")
+    bundle = _read(ca_bundle) if ca_bundle else ""
+    try:
+        installation, warnings = plan_installation(
+            namespace=namespace,
+            image=image or f"grove-operator:{__version__}",
+            replicas=replicas,
+            priority_class=priority_class,
+            ca_bundle=base64.b64encode(bundle.encode()).decode(),
+            configuration_text=_read(config) if config else DEFAULT_CONFIGURATION,
+        )
+    except ConfigurationError as error:
+        raise UsageError(f"{config}: {error}") from error
+    if ca_bundle and PEM not in bundle:
+        raise UserError(f"{ca_bundle}: holds no certificate in PEM; give that of the authority, or leave it out")
+    for warning in warnings:
+        say_error(f"grove: warning: {config}: {warning}")
+    print_objects(
+        installation_objects(installation),
+        output,
+        f"Grove {__version__}. Apply with: kubectl apply --server-side -f FILE",
+        "What each object is for, upgrades and removal: docs/how-to/install.md",
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: is not text") from error

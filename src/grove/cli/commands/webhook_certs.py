@@ -1,0 +1,59 @@
+"""`grove webhook-certs`: a certificate for webhooks whose certificates are provided manually."""
+
+import asyncio
+import base64
+from datetime import datetime
+
+import click
+
+from grove.cli.commands.manifests import home_option
+from grove.cli.common.object_printer import Notation, notation_option, print_objects
+from grove.cli.common.options import UsageError
+
+
+@click.command()
+@home_option
+@click.option(
+    "--secret",
+    default="grove-webhook-server-cert",
+    show_default=True,
+    help="As in server.webhooks.secretName of the configuration.",
+    metavar="NAME",
+)
+@notation_option
+def webhook_certs(namespace: str, secret: str, output: Notation) -> None:
+    """Print a Secret with a new authority and a certificate of the webhooks, good for a year."""
+    from grove.admission.webhook_app import WebhookOptions, certificate_names
+    from grove.admission.webhook_certificates import AUTHORITY_KEY, Due, KeyMaterial, Lifetimes, data_of, renewed
+    from grove.api.validation.syntax import dns_label_complaint, dns_subdomain_complaint
+    from grove.installation.labels import object_metadata
+
+    if dns_label_complaint(namespace):
+        raise UsageError(f"--namespace {namespace}: not a name of a namespace; write for example grove-system")
+    if dns_subdomain_complaint(secret):
+        raise UsageError(f"--secret {secret}: not a name of a Secret; write for example grove-webhook-server-cert")
+    names = certificate_names(WebhookOptions(host="", port=0, namespace=namespace, secret_name=secret))
+    nothing = KeyMaterial(certificate=b"", key=b"", authorities=b"")
+    material = renewed(nothing, Due.AUTHORITY, names, asyncio.run(_now()), Lifetimes())
+    # The key of the authority is thrown away: nobody can sign anything more with it.
+    data = {key: value for key, value in data_of(material).items() if key != AUTHORITY_KEY}
+    print_objects(
+        [
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": object_metadata(secret, namespace),
+                "type": "kubernetes.io/tls",
+                "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+            }
+        ],
+        output,
+        "The private key of the webhooks is in here: keep it out of sight.",
+        "ca.crt is the bundle for `grove manifests --ca-bundle`.",
+    )
+
+
+async def _now() -> datetime:
+    from grove.clock import LoopClock
+
+    return LoopClock.starting_now().now()

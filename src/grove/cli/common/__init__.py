@@ -1,0 +1,1 @@
+"""Building blocks that several commands share: options, connection, manifests, output."""

@@ -1,0 +1,203 @@
+"""Create or change objects so that they are what manifests say: `grove apply` and `grove up` share this.
+
+A change is a three-way merge like kubectl's: what was applied before and is no longer written is removed, what others
+wrote stays. Lists are replaced whole.
+"""
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+from grove.api.resources import Object, Resource
+from grove.api.types.meta import JsonObject, Wire
+from grove.cli.common.manifest_reader import Document
+from grove.cluster.built_in_resources import SERVED
+from grove.errors import UserError
+from grove.kube.api_errors import ApiError
+from grove.kube.response_decoding import check, decode_object
+from grove.kube.transport import MERGE_PATCH, Request, Response, Transport
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# A misspelt field is an error that names it, as with kubectl.
+_STRICT = {"fieldValidation": "Strict", "fieldManager": "grove"}
+_KNOWN = {
+    (one.api_version, one.kind): Resource(
+        group=one.group, version=one.version, plural=one.plural, kind=one.kind, namespaced=one.namespaced, view=Object
+    )
+    for one in SERVED
+}
+
+
+class Verb(StrEnum):
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+
+
+class Applied(Wire):
+    """What became of one document, and what the server warned about."""
+
+    kind: str
+    namespace: str
+    name: str
+    action: Verb
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{self.name} {self.action}"
+
+
+class Refused(UserError):
+    """The server will not have this document; the message holds all of its reasons, one per line."""
+
+
+class _Cause(msgspec.Struct, frozen=True, kw_only=True):
+    field: str = ""
+    message: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True, kw_only=True):
+    causes: tuple[_Cause, ...] = ()
+
+
+class _Status(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+async def apply_document(transport: Transport, document: Document, namespace: str) -> Applied:
+    """Raises `Refused` when the server says no to this object, `ApiError` when it cannot be asked."""
+    resource = await find_resource(transport, document)
+    home = _namespace_of(document, resource, namespace)
+    body = _with_last_applied(document.body)
+    path = resource.path(home)
+    request = Request(method="POST", path=path, query=_STRICT, body=msgspec.json.encode(body))
+    response = await transport.send(request)
+    version = ""
+    is_new = not (response.status == 409 and _status_of(response).reason == "AlreadyExists")
+    if not is_new:
+        before = await _get(transport, resource, home, document.name)
+        version = str(before["metadata"].get("resourceVersion"))
+        patch = _three_way(_last_applied(before), body)
+        request = Request(
+            method="PATCH",
+            path=resource.path(home, document.name),
+            query=_STRICT,
+            body=msgspec.json.encode(patch),
+            content_type=MERGE_PATCH,
+        )
+        response = await transport.send(request)
+    if response.status >= 400:
+        raise _refusal(document, request, response)
+    after = decode_object(resource, request, response).metadata.resource_version
+    action = Verb.CREATED if is_new else Verb.UNCHANGED if after == version else Verb.CONFIGURED
+    return Applied(
+        kind=document.kind, namespace=home, name=document.name, action=action, warnings=warnings_of(response)
+    )
+
+
+async def find_resource(transport: Transport, document: Document) -> Resource[Object]:
+    """Where objects of this kind live: known, or asked of the server."""
+    known = _KNOWN.get((document.api_version, document.kind))
+    if known is not None:
+        return known
+    group, _, version = document.api_version.rpartition("/")
+    path = f"/apis/{document.api_version}" if group else f"/api/{version}"
+    response = await transport.send(Request(method="GET", path=path))
+    for one in _listed(response):
+        if one.get("kind") == document.kind and "/" not in one.get("name", "/"):
+            return Resource(
+                group=group, version=version, plural=one["name"], kind=document.kind,
+                namespaced=bool(one.get("namespaced")), view=Object,
+            )  # fmt: skip
+    raise UserError(
+        f"{document.place}: this cluster knows no {document.api_version} {document.kind}; "
+        "check apiVersion and kind, or install its CustomResourceDefinition"
+    )
+
+
+def _listed(response: Response) -> list[JsonObject]:
+    """The resources that a server told of; none if it told of something else."""
+    try:
+        found = msgspec.json.decode(response.body) if response.status == 200 else None
+    except msgspec.MsgspecError:
+        return []
+    resources = found.get("resources") if isinstance(found, dict) else None
+    return [one for one in resources if isinstance(one, dict)] if isinstance(resources, list) else []
+
+
+def _namespace_of(document: Document, resource: Resource[Object], namespace: str) -> str:
+    return str(document.body["metadata"].get("namespace") or namespace) if resource.namespaced else ""
+
+
+def _with_last_applied(body: JsonObject) -> JsonObject:
+    metadata = {**body["metadata"]}
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != LAST_APPLIED}
+    plain = {**body, "metadata": {**metadata, **({"annotations": annotations} if annotations else {})}}
+    written = msgspec.json.encode(plain, order="deterministic").decode() + "\n"
+    metadata["annotations"] = {**annotations, LAST_APPLIED: written}
+    return {**body, "metadata": metadata}
+
+
+def _last_applied(before: JsonObject) -> JsonObject:
+    written = (before["metadata"].get("annotations") or {}).get(LAST_APPLIED, "{}")
+    try:
+        last = msgspec.json.decode(written)
+    except msgspec.DecodeError:
+        return {}
+    return last if isinstance(last, dict) else {}
+
+
+def _three_way(last: JsonObject, wanted: JsonObject) -> JsonObject:
+    """The merge patch: what is wanted, and null for what was applied before and is wanted no more."""
+    patch: JsonObject = {key: None for key in last if key not in wanted}
+    for key, value in wanted.items():
+        before = last.get(key)
+        patch[key] = _three_way(before, value) if isinstance(value, dict) and isinstance(before, dict) else value
+    return patch
+
+
+async def _get(transport: Transport, resource: Resource[Object], namespace: str, name: str) -> JsonObject:
+    request = Request(method="GET", path=resource.path(namespace, name))
+    response = await transport.send(request)
+    # What is no object at all is found out by this, in better words than ours.
+    decode_object(resource, request, response)
+    obj: JsonObject = msgspec.json.decode(response.body)
+    return obj
+
+
+def _status_of(response: Response) -> _Status:
+    try:
+        return msgspec.json.decode(response.body, type=_Status)
+    except msgspec.MsgspecError:
+        return _Status(message=response.body[:200].decode(errors="replace"))
+
+
+def _refusal(document: Document, request: Request, response: Response) -> Exception:
+    status = _status_of(response)
+    what = f"{document.place}: {document.kind} {document.name}"
+    if response.status not in (400, 403, 409, 413, 415, 422):
+        try:
+            check(request, response)
+        except ApiError as error:
+            if error.is_not_found:
+                return Refused(f"{what}: {error.message}; check apiVersion, kind and namespace")
+            return error
+    causes = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in _causes(status)]
+    if not causes:
+        return Refused(f"{what} is refused: {status.message}")
+    if len(causes) == 1:
+        return Refused(f"{what} is refused: {causes[0]}")
+    return Refused("\n  ".join((f"{what} is refused, {len(causes)} errors:", *causes)))
+
+
+def _causes(status: _Status) -> tuple[_Cause, ...]:
+    return status.details.causes if status.details is not None else ()
+
+
+def warnings_of(response: Response) -> tuple[str, ...]:
+    """The texts of `299 - "text"` lines; in them quotes and backslashes are escaped."""
+    texts = [re.sub(r'^299 \S+ "(.*)"\s*$', r"\1", line) for line in response.headers.get("Warning", "").splitlines()]
+    return tuple(re.sub(r"\\(.)", r"\1", text) for text in texts if text)

@@ -1,0 +1,216 @@
+"""Manifest files: YAML documents, each with its place, so that an error can name it. Writing them is `apply_merge.py`.
+
+YAML can say more than JSON, and guesses at what was meant. Here a document is what kubectl would send: times and `1:30`
+stay texts, keys become texts, and what JSON has no word for is an error.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from grove.api.types.meta import JsonObject
+from grove.errors import UserError
+
+# More than any object of a cluster can have; aliases of aliases make millions out of a few lines.
+MOST_VALUES = 1_000_000
+DEEPEST = 200
+
+_END = object()
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """One object of a file; `place` is for messages: `quickstart.yaml, document 2`."""
+
+    place: str
+    body: JsonObject
+
+    @property
+    def api_version(self) -> str:
+        return str(self.body["apiVersion"])
+
+    @property
+    def kind(self) -> str:
+        return str(self.body["kind"])
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+
+def read_documents(path: Path) -> list[Document]:
+    """All objects of a file (`-`: standard input), lists taken apart. Raises `UserError` with file and document."""
+    documents = [document for place, body in _bodies(path) for document in _objects(place, body)]
+    if not documents:
+        raise UserError(f"{_shown_path(path)}: holds no object; write a manifest into it")
+    return documents
+
+
+def read_content(path: Path) -> JsonObject:
+    """The only document of a file that is no manifest. Raises `UserError`."""
+    contents = [content for _, content in _bodies(path)]
+    if len(contents) != 1 or not isinstance(contents[0], dict):
+        raise UserError(f"{_shown_path(path)}: must hold one object, and nothing else; correct it")
+    content: JsonObject = contents[0]
+    return content
+
+
+def _bodies(path: Path) -> Iterator[tuple[str, Any]]:
+    documents = yaml.load_all(_read(path), _Loader)
+    number = 0
+    while True:
+        number += 1
+        place = f"{_shown_path(path)}, document {number}"
+        try:
+            body = next(documents, _END)
+        except yaml.YAMLError as error:
+            raise UserError(f"{place}: not valid YAML: {_shown(error)}; correct it") from error
+        except RecursionError as error:
+            raise UserError(f"{place}: is nested too deeply for a manifest; correct it") from error
+        except (ValueError, AttributeError) as error:
+            # How PyYAML meets a value that is not of the type that it was tagged with.
+            raise UserError(
+                f"{place}: holds a value that is not of its !!type; remove the type, or quote it"
+            ) from error
+        if body is _END:
+            return
+        if body is not None:
+            yield place, _Json(place).value(body, "")
+
+
+def _shown_path(path: Path) -> str:
+    return "standard input" if str(path) == "-" else str(path)
+
+
+def _read(path: Path) -> str:
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        return data.decode()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{_shown_path(path)}: is not text; give a YAML or JSON manifest") from error
+
+
+def _objects(place: str, body: Any) -> Iterator[Document]:
+    if not isinstance(body, dict):
+        raise UserError(f"{place}: is not an object; it needs apiVersion, kind and metadata")
+    missing = [field for field in ("apiVersion", "kind") if not isinstance(body.get(field), str) or not body[field]]
+    if missing:
+        raise UserError(f"{place}: has no {' and no '.join(missing)}; add it")
+    if body["kind"] == "List":
+        items = body.get("items") or []
+        if not isinstance(items, list):
+            raise UserError(f"{place}: the items of a List are not a list; correct it")
+        for position, item in enumerate(items):
+            yield from _objects(f"{place}, items[{position}]", item)
+        return
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or metadata.get("name") in (None, ""):
+        raise UserError(f"{place}: {body['kind']} has no metadata.name; add it")
+    if not isinstance(metadata["name"], str):
+        raise UserError(f"{place}: metadata.name {metadata['name']!r} is not a text; put it in quotes")
+    if not isinstance(metadata.get("namespace") or "", str):
+        raise UserError(f"{place}: metadata.namespace {metadata['namespace']!r} is not a text; put it in quotes")
+    for field in ("labels", "annotations"):
+        if not isinstance(metadata.get(field) or {}, dict):
+            raise UserError(f"{place}: metadata.{field} has no keys; write them as KEY: VALUE")
+    yield Document(place=place, body=body)
+
+
+def _shown(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"line {mark.line + 1}: {problem}" if mark is not None else problem
+
+
+class _Json:
+    """Turns one document into what JSON can say."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._count = 0
+
+    def value(self, value: Any, path: str, depth: int = 0) -> Any:
+        self._count += 1
+        if depth > DEEPEST or self._count > MOST_VALUES:
+            raise UserError(f"{self._place}: is nested too deeply, or too large, for a manifest; correct it")
+        match value:
+            case dict():
+                pairs = ((self._key(key, path), inner) for key, inner in value.items())
+                return {key: self.value(inner, f"{path}.{key}" if path else key, depth + 1) for key, inner in pairs}
+            case list():
+                return [self.value(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+            case float() if not math.isfinite(value):
+                raise self._unsayable(path, f"the number {value}")
+            case str() if not value.isascii():
+                return self._text(value, path)
+            case None | bool() | int() | float() | str():
+                return value
+            case _:
+                raise self._unsayable(path, f"a value of type {type(value).__name__}")
+
+    def _key(self, key: Any, path: str) -> str:
+        match key:
+            case str():
+                return key if key.isascii() else self._text(key, path)
+            case bool():
+                return "true" if key else "false"
+            case int() | float():
+                return str(key)
+            case _:
+                raise self._unsayable(path, f"the key {key!r}")
+
+    def _text(self, text: str, path: str) -> str:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise self._unsayable(path, "half a character (a lone surrogate)") from None
+        return text
+
+    def _unsayable(self, path: str, what: str) -> UserError:
+        where = f"{path} is" if path else "there is"
+        return UserError(f"{self._place}: {where} {what}, which JSON cannot hold; put it in quotes, or correct it")
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice: one of the two would be lost without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: dict[Hashable, None] = {}
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, "a key that is no text", key_node.start_mark)
+            if key in seen and key_node.tag != "tag:yaml.org,2002:merge":
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
+            seen[key] = None
+        return super().construct_mapping(node, deep)
+
+
+Resolver = tuple[str, re.Pattern[str]]
+
+
+def _resolvers() -> dict[str, list[Resolver]]:
+    """Those of YAML 1.1 without times, and without numbers to the base of 60: `80:80` is no number to anybody else."""
+    inherited = yaml.SafeLoader.yaml_implicit_resolvers
+    return {letter: [_narrowed(each) for each in found if not _is_time(each)] for letter, found in inherited.items()}
+
+
+def _is_time(resolver: Resolver) -> bool:
+    return resolver[0].endswith(":timestamp")
+
+
+def _narrowed(resolver: Resolver) -> Resolver:
+    tag, pattern = resolver
+    if not tag.endswith((":int", ":float")):
+        return resolver
+    return tag, re.compile(f"(?!.*:)(?:{pattern.pattern})", pattern.flags)
+
+
+_Loader.yaml_implicit_resolvers = _resolvers()

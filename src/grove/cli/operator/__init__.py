@@ -1,0 +1,1 @@
+"""`grove operator`: the operator in a process of its own."""

@@ -1,0 +1,135 @@
+"""From the configuration and the flags of `grove operator` to the options of its parts. Nothing is started here."""
+
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+
+from grove.admission.authorizer import AuthorizerOptions
+from grove.admission.webhook_app import WebhookOptions
+from grove.api.types.operatorconfiguration import (
+    MANUAL,
+    WAIT,
+    ConfigurationError,
+    GangTermination,
+    LeaderElection,
+    OperatorConfiguration,
+    read_configuration,
+)
+from grove.api.validation.validation_options import Settings as ValidationSettings
+from grove.api.values.durations import parse_duration
+from grove.cli.common.options import UsageError
+from grove.controller.controller_options import MassOutage
+from grove.controller.controller_options import Settings as ControllerSettings
+from grove.controller.leader.leader_election import LeaseOptions
+from grove.installation.install_options import DEFAULT_NAMESPACE
+from grove.kube.kubeconfig import SERVICE_ACCOUNT, Access
+
+SERVICE_ACCOUNT_NAME = "GROVE_OPERATOR_SERVICE_ACCOUNT_NAME"
+
+
+def configuration_of(path: Path | None) -> tuple[OperatorConfiguration, tuple[str, ...]]:
+    if path is None:
+        return OperatorConfiguration(), ()
+    try:
+        return read_configuration(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); check --config") from error
+    except (ConfigurationError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def lease_options(election: LeaderElection, namespace: str) -> LeaseOptions:
+    return LeaseOptions(
+        namespace=election.resource_namespace or namespace,
+        name=election.resource_name,
+        lease_seconds=election.lease_seconds,
+        renew_seconds=election.renew_seconds,
+        retry_seconds=election.retry_seconds,
+    )
+
+
+def controller_settings(configuration: OperatorConfiguration) -> ControllerSettings:
+    return ControllerSettings(
+        workers=configuration.controllers.workers,
+        schedulers=configuration.scheduler.enabled,
+        default_scheduler=configuration.scheduler.default_profile_name,
+        is_topology_aware=configuration.topology_aware_scheduling.enabled,
+        waits_for_topology=configuration.topology_aware_scheduling.on_missing_binding == WAIT,
+        mass_outage=_mass_outage(configuration.gang_termination),
+        objects_per_set=configuration.limits.objects_per_set,
+    )
+
+
+def _mass_outage(termination: GangTermination) -> MassOutage:
+    return MassOutage(
+        is_enabled=termination.is_holding,
+        threshold=termination.mass_outage.threshold,
+        max_hold=parse_duration(termination.mass_outage.max_hold),
+    )
+
+
+def is_in_cluster(access: Access) -> bool:
+    """Do we run in a pod of the cluster, as its service account?"""
+    return access.source == str(SERVICE_ACCOUNT)
+
+
+def webhook_options(
+    configuration: OperatorConfiguration, access: Access, url: str, environment: Mapping[str, str]
+) -> WebhookOptions | None:
+    """None: nobody could reach webhooks of this process, which is no pod and was given no URL."""
+    if not url and not is_in_cluster(access):
+        if configuration.authorizer.enabled:
+            raise UsageError("authorizer.enabled: needs webhooks; run in the cluster, or give --webhook-url")
+        return None
+    server = configuration.server.webhooks
+    host, port = _listening(url) if url else ("", server.port)
+    return WebhookOptions(
+        host=server.bind_address or host,
+        port=port,
+        # Outside a cluster the namespace of a kubeconfig is where its user works, not where the operator lives.
+        namespace=access.namespace if is_in_cluster(access) else DEFAULT_NAMESPACE,
+        secret_name=server.secret_name,
+        url=url,
+        is_manual=server.cert_provision_mode == MANUAL,
+        certificate_dir=Path(server.server_cert_dir),
+        authorizer=_authorizer(configuration, access, environment),
+        settings=_validation(configuration),
+    )
+
+
+def _listening(url: str) -> tuple[str, int]:
+    """Where a URL is answered: on its port, and on its address if it has one, else on all."""
+    found = re.fullmatch(r"https://(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})(/.*)?", url)
+    if found is None or not 0 < int(found[2]) < 65536:
+        raise UsageError(f"--webhook-url {url!r}: write https://HOST:PORT, as the API server reaches this process")
+    host = found[1].strip("[]")
+    try:
+        return str(ip_address(host)), int(found[2])
+    except ValueError:
+        return "", int(found[2])
+
+
+def _authorizer(
+    configuration: OperatorConfiguration, access: Access, environment: Mapping[str, str]
+) -> AuthorizerOptions | None:
+    if not configuration.authorizer.enabled:
+        return None
+    account = environment.get(SERVICE_ACCOUNT_NAME, "")
+    if not account:
+        raise UsageError(f"authorizer.enabled: set {SERVICE_ACCOUNT_NAME} to the operator's service account")
+    return AuthorizerOptions(
+        operator_user=f"system:serviceaccount:{access.namespace}:{account}",
+        exempt_users=configuration.authorizer.exempt_service_account_user_names,
+    )
+
+
+def _validation(configuration: OperatorConfiguration) -> ValidationSettings:
+    return ValidationSettings(
+        schedulers=configuration.scheduler.enabled,
+        default_scheduler=configuration.scheduler.default_profile_name,
+        is_topology_aware=configuration.topology_aware_scheduling.enabled,
+        is_mnnvl_enabled=configuration.network.auto_mnnvl_enabled,
+        default_delay=configuration.gang_termination.default_delay,
+        objects_per_set=configuration.limits.objects_per_set,
+    )

@@ -1,0 +1,214 @@
+"""What `grove operator` does: wires controller, election, webhooks and pages to a cluster, and takes them apart again.
+
+A stop ends in this order: writes on their way are answered, the lease is given back, then webhooks and pages go.
+"""
+
+import asyncio
+import gc
+import os
+import platform
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+
+import structlog
+
+from grove import __version__
+from grove.admission.webhook_app import WebhookOptions, Webhooks
+from grove.api.types.operatorconfiguration import OperatorConfiguration
+from grove.cli.commands.operator import OperatorWishes
+from grove.cli.common.log_format import log_to_stderr
+from grove.cli.common.random_source import fresh_random
+from grove.cli.operator.operator_options import (
+    configuration_of,
+    controller_settings,
+    is_in_cluster,
+    lease_options,
+    webhook_options,
+)
+from grove.clock import Clock, MachineClock
+from grove.controller.leader.leader_election import Leadership, lead_alone
+from grove.controller.leader.write_fence import Fence, FencedTransport
+from grove.controller.manager import Controller, run_through_restores
+from grove.controller.observability.event_loop_lag import LoopLag
+from grove.controller.observability.health import Health
+from grove.controller.observability.http_endpoints import Page, Pages, Query
+from grove.controller.observability.instrumentation import OverheardTransport
+from grove.controller.observability.metrics import CONTENT_TYPE, Metrics
+from grove.controller.observability.profiling import profiling_pages
+from grove.controller.rate_limit import PacedTransport
+from grove.kube.client import Client
+from grove.kube.http_transport import HttpTransport
+from grove.kube.kubeconfig import Access, find_access
+from grove.kube.transport import Transport
+from grove.kube.write_limiter import WriteLimiter
+
+LOOPBACK = "127.0.0.1"
+
+log = structlog.get_logger()
+
+
+def operate(wishes: OperatorWishes) -> None:
+    """Until SIGINT or SIGTERM. A wrong configuration is exit code 2; a server that is out of reach is waited for."""
+    configuration, warnings = configuration_of(wishes.config)
+    access = find_access(os.environ, kubeconfig=wishes.kubeconfig, context=wishes.context)
+    webhooks = webhook_options(configuration, access, wishes.webhook_url, os.environ)
+    log_to_stderr(level=configuration.log_level, is_json=configuration.log_format == "json")
+    for warning in warnings:
+        log.warning("configuration", warning=warning)
+    # Almost nothing is cyclic here: looking for cycles often would only cost time.
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 1_000)
+    gc.enable()
+    asyncio.run(_operate(configuration, access, webhooks))
+
+
+async def _operate(configuration: OperatorConfiguration, access: Access, webhooks: WebhookOptions | None) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    clock = MachineClock.of_this_machine()
+    async with HttpTransport(access, clock) as transport:
+        await _Operator(configuration, access, webhooks, transport, clock, fresh_random()).run(stop)
+    log.info("stopped")
+
+
+class _Operator:
+    """One process: parts that live as long as it does, and a controller for every term of leading."""
+
+    def __init__(
+        self,
+        configuration: OperatorConfiguration,
+        access: Access,
+        webhooks: WebhookOptions | None,
+        transport: Transport,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._configuration = configuration
+        self._access = access
+        self._webhooks = webhooks
+        self._transport = transport
+        self._clock = clock
+        self._random = random
+        self._identity = f"{platform.node()}_{random.randbytes(6).hex()}"
+        self._metrics = Metrics(clock)
+        self._health = Health()
+        self._lag = LoopLag(clock)
+        self._health.lag_seconds = self._metrics.lag_seconds = lambda: self._lag.seconds
+        self._metrics.troubles = self._health.troubles
+        # On a laptop nobody else may reach us; in a cluster, probes and scrapes come from outside of the pod.
+        self._host = "" if is_in_cluster(access) else LOOPBACK
+
+    async def run(self, stop: asyncio.Event) -> None:
+        async with self._pages(), asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(self._serve_webhooks(self._webhooks)) if self._webhooks is not None else None
+            measuring = tasks.create_task(self._lag.run())
+            try:
+                await self._lead(stop)
+            finally:
+                measuring.cancel()
+                if serving is not None:
+                    serving.cancel()
+
+    async def _serve_webhooks(self, options: WebhookOptions) -> None:
+        """Whoever leads: an API server asks any of us."""
+        client = Client(OverheardTransport(self._transport, self._metrics, self._health), self._clock)
+        webhooks = Webhooks(client, self._clock, Random(self._random.random()), options)
+        self._health.webhooks_ready = lambda: webhooks.is_ready
+        self._health.webhooks_trouble = lambda: webhooks.trouble
+        await webhooks.run()
+
+    async def _lead(self, stop: asyncio.Event) -> None:
+        election = self._configuration.leader_election
+        if not election.enabled:
+            self._health.leader = lambda: "this process, without an election"
+            await lead_alone(self._work, self._clock, stop)
+            return
+        client = Client(OverheardTransport(self._transport, self._metrics), self._clock)
+        options = lease_options(election, self._access.namespace)
+        leadership = Leadership(client, self._clock, self._random, options, self._identity)
+        self._health.leader = lambda: _leader_in_words(leadership)
+        await leadership.run(self._work, stop)
+
+    async def _work(self, fence: Fence) -> None:
+        """One term, with empty memory."""
+        transport = OverheardTransport(
+            self._paced(FencedTransport(self._transport, fence)), self._metrics, self._health
+        )
+        client = Client(transport, self._clock, WriteLimiter(self._clock))
+        settings = controller_settings(self._configuration)
+
+        def make() -> Controller:
+            self._forget_controller()
+            controller = Controller(
+                client, self._clock, Random(self._random.random()), settings, meter=self._metrics, is_logging=True
+            )
+            self._health.controller = controller
+            self._metrics.follow(controller)
+            return controller
+
+        try:
+            await run_through_restores(make, self._metrics.restored)
+        finally:
+            self._forget_controller()
+
+    def _forget_controller(self) -> None:
+        self._metrics.unfollow()
+        self._health.forget()
+
+    def _paced(self, transport: Transport) -> Transport:
+        connection = self._configuration.runtime_client_connection
+        if connection.qps <= 0:
+            return transport
+        return PacedTransport(
+            transport, self._clock, per_second=connection.qps, burst=connection.burst or int(connection.qps)
+        )
+
+    @asynccontextmanager
+    async def _pages(self) -> AsyncIterator[None]:
+        server, debugging = self._configuration.server, self._configuration.debugging
+        probes, metrics = server.health_probes, server.metrics
+        async with AsyncExitStack() as stack:
+            health = await stack.enter_async_context(
+                Pages(self._health.pages(), probes.bind_address or self._host, probes.port, "server.healthProbes.port")
+            )
+            numbers = await stack.enter_async_context(
+                Pages(
+                    {"/metrics": self._metrics_page}, metrics.bind_address or self._host, metrics.port,
+                    "server.metrics.port",
+                )
+            )  # fmt: skip
+            urls = {"health": health.url, "metrics": numbers.url}
+            if debugging.enable_profiling:
+                pages = Pages(
+                    profiling_pages(self._clock), debugging.pprof_bind_host, debugging.pprof_bind_port,
+                    "debugging.pprofBindPort",
+                )  # fmt: skip
+                urls["profiling"] = (await stack.enter_async_context(pages)).url
+            self._greet(urls)
+            yield
+
+    async def _metrics_page(self, _: Query) -> Page:
+        return Page(body=self._metrics.text(), content_type=CONTENT_TYPE)
+
+    def _greet(self, urls: dict[str, str]) -> None:
+        log.info(
+            "grove operator", version=__version__, server=self._access.server, source=self._access.source,
+            identity=self._identity, election=self._configuration.leader_election.enabled,
+            webhooks=_webhooks_in_words(self._webhooks), **urls,
+        )  # fmt: skip
+
+
+def _webhooks_in_words(options: WebhookOptions | None) -> str:
+    if options is None:
+        return "not served: not in a cluster, and no --webhook-url"
+    return options.url or f"port {options.port}"
+
+
+def _leader_in_words(leadership: Leadership) -> str:
+    if leadership.is_leading:
+        return "this process"
+    trouble = f"; the lease: {leadership.trouble}" if leadership.trouble is not None else ""
+    return f"{leadership.holder or 'nobody'}{trouble}"

@@ -1,0 +1,1 @@
+"""`grove plan`: the predicted effect of a change."""

@@ -1,0 +1,197 @@
+"""What `grove plan` does: reads a cluster, plays the change in a sandbox, and tells what came of it. Writes nothing.
+
+Sandbox and prediction are `sim/`; words for people are `view.py`.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from grove.api.resources import PODCLIQUESETS
+from grove.api.types.meta import NamespacedName, Wire
+from grove.cli.common.apply_merge import Applied, Refused, Verb, apply_document
+from grove.cli.common.manifest_reader import Document
+from grove.cli.common.options import Target
+from grove.cli.why.runner import explain
+from grove.clock import Clock
+from grove.errors import UserError
+from grove.kube.client import Client
+from grove.kube.transport import Transport
+from grove.planner.explain.text import Sentence, counted, verb
+from grove.sim.rehearsal.cluster_import import Observed, Subject, observe
+from grove.sim.rehearsal.pod_recorder import PodStory
+from grove.sim.rehearsal.prediction import Outcome, Prediction, predict
+from grove.sim.rehearsal.sandbox import Rehearsal, rehearse
+from grove.sim.virtual_clock import run_virtual
+
+# What else of a file may decide what becomes of its sets.
+_SURROUNDINGS = ("Namespace", "PriorityClass", "ResourceQuota", "ClusterTopologyBinding")
+_ASSUMPTION = "pods are taken to become ready; how long anything takes is not predicted"
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster as it was read, and what shall be applied to it."""
+
+    observed: Observed
+    sets: tuple[NamespacedName, ...]
+    documents: tuple[Document, ...]
+    ignored: tuple[str, ...]
+    namespace: str
+
+
+class PlannedSet(Wire):
+    """One set of the file: what `grove apply` would say, and what would follow."""
+
+    action: Verb
+    prediction: Prediction
+    warnings: tuple[str, ...] = ()
+    # What it waits for in the end, if it is not done: as `grove why` says it.
+    sentences: tuple[Sentence, ...] = ()
+
+
+class Foreseen(Wire):
+    sets: tuple[PlannedSet, ...]
+    # What was taken for granted, and what could not be seen.
+    notes: tuple[str, ...]
+    # Objects of the file that were not looked at.
+    ignored: tuple[str, ...] = ()
+
+
+async def look(transport: Transport, documents: Sequence[Document], namespace: str, now: datetime) -> Seen:
+    """Only reads. Raises `UserError` for a file that has no set in it, or a set that is being deleted."""
+    played = [one for one in documents if _is_set(one) or one.kind in _SURROUNDINGS]
+    sets = tuple(_place(one, namespace) for one in played if _is_set(one))
+    if not sets:
+        raise UserError(f"{documents[0].place}: no PodCliqueSet in it; a plan tells what becomes of sets")
+    subject = Subject(
+        sets=sets,
+        new_namespaces=tuple(one.name for one in played if one.kind == "Namespace"),
+        classes=tuple(dict.fromkeys(_mentioned("priorityClassName", [one.body for one in played]))),
+    )
+    observed = await observe(transport, subject, now)
+    for obj in observed.objects:
+        if obj["kind"] == PODCLIQUESETS.kind and "deletionTimestamp" in obj["metadata"]:
+            raise UserError(f"pcs/{obj['metadata']['name']} is being deleted; plan again when it is gone")
+    ignored = tuple(f"{one.kind.lower()}/{one.name}" for one in documents if one not in played)
+    return Seen(observed=observed, sets=sets, documents=tuple(played), ignored=ignored, namespace=namespace)
+
+
+def foresee(seen: Seen) -> Foreseen:
+    """Raises `UserError` with the server's reasons when a document would be refused."""
+    rehearsal = run_virtual(_rehearse(seen))
+    applied = {(one.namespace, one.name): one for one in rehearsal.changed if one.kind == PODCLIQUESETS.kind}
+    planned = []
+    for recorded in rehearsal.sets:
+        prediction = predict(recorded, is_settled=rehearsal.is_settled)
+        said = applied[recorded.place.namespace, recorded.place.name]
+        is_done = prediction.outcome in (Outcome.NOTHING, Outcome.DONE)
+        planned.append(
+            PlannedSet(
+                action=said.action,
+                prediction=prediction,
+                warnings=said.warnings,
+                sentences=() if is_done else rehearsal.ending[recorded.place],
+            )
+        )
+    notes = (
+        _ASSUMPTION,
+        *seen.observed.notes,
+        *_motion(rehearsal),
+        *_updating(planned),
+        *_unready(planned),
+        *_held(rehearsal),
+    )
+    return Foreseen(sets=tuple(planned), notes=notes, ignored=seen.ignored)
+
+
+Played = Rehearsal[tuple[Applied, ...], dict[NamespacedName, tuple[Sentence, ...]]]
+
+
+async def _rehearse(seen: Seen) -> Played:
+    async def change(transport: Transport) -> tuple[Applied, ...]:
+        return await _apply_all(transport, seen)
+
+    async def ending(client: Client, clock: Clock) -> dict[NamespacedName, tuple[Sentence, ...]]:
+        now = clock.now()
+        return {
+            one: await explain(client, now, one.namespace, Target("podcliqueset", one.name)) for one in seen.sets
+        }  # fmt: skip
+
+    schedulers = _mentioned("schedulerName", [*(one.body for one in seen.documents), *seen.observed.objects])
+    return await rehearse(seen.observed, seen.sets, change, ending, schedulers=dict.fromkeys(schedulers))
+
+
+async def _apply_all(transport: Transport, seen: Seen) -> tuple[Applied, ...]:
+    """As `grove apply` does: all of them, and those that are refused are told together."""
+    applied: list[Applied] = []
+    refused: list[str] = []
+    for document in seen.documents:
+        try:
+            applied.append(await apply_document(transport, document, seen.namespace))
+        except Refused as error:
+            refused.append(str(error))
+    if refused:
+        raise UserError("\n".join(refused))
+    return tuple(applied)
+
+
+def _is_set(document: Document) -> bool:
+    return (document.api_version, document.kind) == (PODCLIQUESETS.api_version, PODCLIQUESETS.kind)
+
+
+def _place(document: Document, namespace: str) -> NamespacedName:
+    home = document.body["metadata"].get("namespace") or namespace
+    return NamespacedName(namespace=str(home), name=document.name)
+
+
+def _mentioned(key: str, value: Any) -> Iterator[str]:
+    """All texts under this key, wherever it stands."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _mentioned(key, item)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            if name == key and isinstance(inner, str) and inner:
+                yield inner
+            else:
+                yield from _mentioned(key, inner)
+
+
+def _motion(rehearsal: Played) -> Iterator[str]:
+    for place, pods in rehearsal.moving.items():
+        if pods:
+            yield f"pcs/{place.name} is on its way already: {_movement(pods)} before anything is applied"
+
+
+def _updating(planned: Sequence[PlannedSet]) -> Iterator[str]:
+    for one in planned:
+        if one.prediction.is_updating_before:
+            yield f"an update of pcs/{one.prediction.name} is under way already; what is told is what follows from here"
+
+
+def _movement(pods: Sequence[PodStory]) -> str:
+    parts = (
+        (sum(not pod.was_there for pod in pods), "created"),
+        (sum(pod.was_there and pod.left_at is not None for pod in pods), "deleted"),
+        (sum(pod.was_there and pod.left_at is None and pod.is_ready for pod in pods), "ready"),
+    )
+    said = [f"{counted(count, 'pod')} {verb(count, 'is', 'are')} {what}" for count, what in parts if count]
+    return ", ".join(said) or f"{counted(len(pods), 'pod')} {verb(len(pods), 'changes', 'change')}"
+
+
+def _unready(planned: Sequence[PlannedSet]) -> Iterator[str]:
+    count = sum(one.prediction.pods.kept_unready for one in planned)
+    if count:
+        be = verb(count, "is", "are")
+        yield f"{counted(count, 'pod')} that {be} not ready now {be} taken to stay so"
+
+
+def _held(rehearsal: Played) -> Iterator[str]:
+    if rehearsal.held:
+        count = len(rehearsal.held)
+        yield (
+            f"{counted(count, 'pod')} {verb(count, 'waits', 'wait')} for a node though there seems to be room, "
+            f"and {verb(count, 'is', 'are')} taken to wait on: {', '.join(rehearsal.held[:3])}"
+        )

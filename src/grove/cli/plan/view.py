@@ -1,0 +1,278 @@
+"""A foreseen change as rows for people: the sum first, then the order, then what is down meanwhile. Pure."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from grove.cli.commands.why import why_rows
+from grove.cli.common.apply_merge import Verb
+from grove.cli.common.output import Cell, Row, Tone
+from grove.cli.plan.runner import Foreseen, PlannedSet
+from grove.planner.explain.text import counted, verb
+from grove.sim.rehearsal.downtime import Down
+from grove.sim.rehearsal.prediction import Block, Kept, Outcome, Part, Prediction, Step, Turn, Unit, Waiting
+
+LISTED = 6
+INDENT = "  "
+
+
+def plan_rows(foreseen: Foreseen) -> list[Row]:
+    rows: list[Row] = []
+    for planned in foreseen.sets:
+        rows += _set_rows(planned)
+        rows.append((Cell(""),))
+    for name in foreseen.ignored:
+        rows.append((Cell(f"Not looked at: {name}", Tone.FAINT),))
+    rows += [(Cell(f"Note: {note}.", Tone.FAINT),) for note in foreseen.notes]
+    return rows
+
+
+def _set_rows(planned: PlannedSet) -> Iterator[Row]:
+    found = planned.prediction
+    yield (Cell(_headline(planned), Tone.STRONG),)
+    yield from _stall_rows(planned)
+    yield from _section("Order", _order(found))
+    yield from _section("Created", [_created(block) for block in found.created])
+    yield from _section("Removed", [_removed(block) for block in found.removed])
+    yield from _section(
+        "Scaled", [f"{one.kind}/{one.name} from {one.before} to {one.after}" for one in found.objects.scaled]
+    )
+    yield from _section("Objects", _objects(found))
+    yield from _section("Down at the same time, at most", _down(found))
+    if found.outcome is not Outcome.NOTHING:
+        yield from _section("Stays", _kept(found.kept))
+    for warning in planned.warnings:
+        yield (Cell(f"Warning: {warning}", Tone.WAITING),)
+
+
+def _section(title: str, lines: Sequence[str]) -> Iterator[Row]:
+    if lines:
+        yield (Cell(f"{title}:"),)
+        yield from ((Cell(f"{INDENT}{line}"),) for line in lines)
+
+
+# The sum
+
+
+def _headline(planned: PlannedSet) -> str:
+    found = planned.prediction
+    name = f"pcs/{found.name}"
+    if planned.action is Verb.CREATED:
+        return f"{name} is new: {_new(found)}."
+    if found.outcome is Outcome.NOTHING:
+        what = "only the set itself changes" if planned.action is Verb.CONFIGURED else "nothing changes"
+        stay = f"its {counted(found.pods.kept, 'pod')} {verb(found.pods.kept, 'stays', 'stay')}"
+        return f"{name}: {what}; {stay}{_outdated(found)}."
+    return f"{name}: {'; '.join(_clauses(found))}{_outdated(found)}."
+
+
+def _new(found: Prediction) -> str:
+    count = found.pods.created
+    said = f"{counted(count, 'pod')} {verb(count, 'is', 'are')} created"
+    ready = sum(block.ready for block in found.created)
+    if ready == count and not found.missing_pods:
+        return f"{said}, and {verb(count, 'it fits', 'all of them fit')} now"
+    return f"{said}, of which {ready} would run now"
+
+
+def _clauses(found: Prediction) -> Iterator[str]:
+    pods = found.pods
+    if pods.replaced:
+        be = verb(pods.replaced, "is", "are")
+        yield f"{pods.replaced} of {counted(pods.before, 'pod')} {be} replaced{_pace(found)}"
+    if pods.removed:
+        yield f"{counted(pods.removed, 'pod')} {verb(pods.removed, 'is', 'are')} removed"
+    if pods.created:
+        yield f"{counted(pods.created, 'pod')} {verb(pods.created, 'is', 'are')} created"
+    if pods.kept:
+        yield f"{pods.kept} {verb(pods.kept, 'stays', 'stay')}"
+
+
+def _pace(found: Prediction) -> str:
+    """How fast, in the words that are true of all of it; nothing if there are none."""
+    parts = [part for turn in found.order for part in turn.parts]
+    is_serial = found.replicas_at_once == 1 and all(len(turn.parts) == 1 for turn in found.order)
+    if found.pods.replaced == 1 or not is_serial or any(part.at_once > 1 for part in parts):
+        return ""
+    if all(part.kind == "podcliquescalinggroup" for part in parts):
+        return ", one group replica at a time"
+    return ", one at a time" if all(_is_single(part) for part in parts) else ""
+
+
+def _outdated(found: Prediction) -> str:
+    count = found.outdated_pods
+    if not count:
+        return ""
+    is_over = found.outcome in (Outcome.NOTHING, Outcome.DONE)
+    until = f" until {verb(count, 'it is', 'they are')} deleted" if is_over else ""
+    return f"; {counted(count, 'pod')} {verb(count, 'keeps', 'keep')} the old template{until}"
+
+
+# What goes wrong
+
+
+def _stall_rows(planned: PlannedSet) -> Iterator[Row]:
+    found = planned.prediction
+    if found.outcome not in (Outcome.STALLED, Outcome.RESTLESS):
+        return
+    lead = "It would not complete" if found.outcome is Outcome.STALLED else "It would never come to rest"
+    reason = f": {found.stalled} ({found.stalled_reason})" if found.stalled else ":"
+    yield (Cell(f"{lead}{reason}", Tone.BAD),)
+    lines = [_waiting(one) for one in found.waiting if not one.waits_for or one.waits_for not in found.stalled]
+    if found.missing_pods:
+        # Those that exist wait for those that do not.
+        lines = [f"{counted(found.missing_pods, 'pod')} {verb(found.missing_pods, 'is', 'are')} never created"]
+    yield from ((Cell(f"{INDENT}{line}", Tone.WAITING),) for line in lines)
+    if found.missing_pods or not (found.waiting or found.stalled):
+        yield from ((Cell(f"{INDENT}{row[0].text}", row[0].tone),) for row in why_rows(planned.sentences))
+
+
+def _waiting(one: Waiting) -> str:
+    what = f"{counted(one.pods, 'pod')} of {_listed(one.cliques)} {verb(one.pods, 'is', 'are')} not ready in the end"
+    return f"{what}: {one.waits_for}" if one.waits_for else what
+
+
+# The order
+
+
+def _order(found: Prediction) -> list[str]:
+    lines: list[str] = []
+    for _, same in groupby(found.order, key=_shape):
+        first, *others = same
+        lines += _turn(first, number=len(found.order))
+        if others:
+            replicas = _listed([str(turn.set_replica) for turn in others])
+            pace = ", one after the other" if found.replicas_at_once == 1 and len(others) > 1 else ""
+            lines.append(f"then the same in set {verb(len(others), 'replica', 'replicas')} {replicas}{pace}")
+    return lines
+
+
+def _shape(turn: Turn) -> tuple[tuple[object, ...], ...]:
+    """What a turn looks like without its names."""
+    return tuple(
+        (part.kind, part.at_once, tuple((len(step.pods), step.group_replica, step.unready_pods) for step in part.steps))
+        for part in turn.parts
+    )
+
+
+def _turn(turn: Turn, *, number: int) -> list[str]:
+    lead = f"set replica {turn.set_replica}: "
+    if len(turn.parts) == 1:
+        return [f"{lead}{_part(turn.parts[0])}"]
+    return [f"{lead}side by side", *(f"{INDENT}{_part(part)}" for part in turn.parts)]
+
+
+def _part(part: Part) -> str:
+    if part.kind != "podclique":
+        return f"group {part.name}: {_listed([_whole(step) for step in part.steps], ', then ')}"
+    count = sum(len(step.pods) for step in part.steps)
+    names = _listed([_together(step) for step in part.steps], ", then ")
+    return f"{counted(count, 'pod')} of {part.name}{_clique_pace(part, count)}: {names}"
+
+
+def _clique_pace(part: Part, count: int) -> str:
+    if count == 1:
+        return ""
+    return ", one at a time" if _is_single(part) else f", up to {_most(part)} at the same time"
+
+
+def _is_single(part: Part) -> bool:
+    return part.at_once == 1 and all(len(step.pods) == 1 for step in part.steps)
+
+
+def _most(part: Part) -> int:
+    return max(part.at_once, max(len(step.pods) for step in part.steps))
+
+
+def _together(step: Step) -> str:
+    said = _names(step.pods)
+    return f"{said} (not ready)" if step.unready_pods == len(step.pods) else said
+
+
+def _whole(step: Step) -> str:
+    state = ", not ready" if step.unready_pods == len(step.pods) else ""
+    return f"replica {step.group_replica} as a whole ({counted(len(step.pods), 'pod')}{state})"
+
+
+# What comes, goes and stays
+
+
+def _created(block: Block) -> str:
+    missing = block.pods - block.ready
+    end = f", {missing} of which {verb(missing, 'does', 'do')} not run in the end" if missing else ""
+    return f"{_unit(block)}{end}"
+
+
+def _removed(block: Block) -> str:
+    return f"{_unit(block)}: {_names(block.names)}" if block.unit is Unit.POD else _unit(block)
+
+
+def _unit(block: Block) -> str:
+    pods = counted(block.pods, "pod")
+    match block.unit:
+        case Unit.SET_REPLICA:
+            return f"set replica {block.set_replica} ({pods})"
+        case Unit.GROUP_REPLICA:
+            return f"replica {block.group_replica} of group {block.name} ({pods})"
+        case Unit.POD:
+            return f"{pods} of {block.name}"
+
+
+def _objects(found: Prediction) -> list[str]:
+    """Only how many: their names follow from what is created and removed."""
+    objects = found.objects
+    lines = [(objects.created, "created"), (objects.removed, "removed")]
+    return [f"{_kinds(names)} {what}" for names, what in lines if names]
+
+
+def _kinds(names: Sequence[str]) -> str:
+    kinds = [name.partition("/")[0] for name in names]
+    return ", ".join(counted(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
+
+
+def _down(found: Prediction) -> list[str]:
+    lines: list[str] = []
+    groups = frozenset(one.name for one in found.down if one.kind == "podcliquescalinggroup")
+    # Where replicas of a group are down, their cliques are.
+    told = [one for one in found.down if one.group not in groups]
+    for (kind, at_most, of), some in _alike(told):
+        what = f"{at_most} of {counted(of, 'replica' if kind == 'podcliquescalinggroup' else 'pod')}"
+        if kind == "podcliqueset":
+            lines.append(f"{at_most} of {counted(of, 'set replica')} (below its minimum)")
+        elif len(some) > LISTED:
+            lines.append(f"{what} of each of {len(some)} {'cliques' if kind == 'podclique' else 'groups'}")
+        else:
+            lines += [f"{what} of {_WHOSE[kind]}{one.name}" for one in some]
+    if found.order and not any(one.kind == "podcliqueset" for one in found.down):
+        lines.append("no set replica: each keeps its minimum")
+    return lines
+
+
+_WHOSE = {"pods": "pcs/", "podcliquescalinggroup": "group ", "podclique": ""}
+
+
+def _alike(downs: Sequence[Down]) -> list[tuple[tuple[str, int, int], list[Down]]]:
+    found: dict[tuple[str, int, int], list[Down]] = {}
+    for one in downs:
+        found.setdefault((one.kind, one.at_most, one.of), []).append(one)
+    return list(found.items())
+
+
+def _kept(kept: Sequence[Kept]) -> list[str]:
+    if not kept:
+        return []
+    shown = [f"{counted(one.pods, 'pod')} of {_WHOSE[one.kind]}{one.name}" for one in kept[:LISTED]]
+    rest = kept[LISTED:]
+    if rest:
+        shown.append(f"{counted(sum(one.pods for one in rest), 'pod')} of {len(rest)} more")
+    return [", ".join(shown)]
+
+
+def _names(names: Sequence[str]) -> str:
+    return _listed(names)
+
+
+def _listed(words: Sequence[str], between: str = ", ") -> str:
+    """All of a few; of many the first ones, and how many more."""
+    if len(words) <= LISTED:
+        return between.join(words)
+    return f"{between.join(words[: LISTED - 1])} and {len(words) - LISTED + 1} more"

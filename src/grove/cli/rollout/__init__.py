@@ -1,0 +1,1 @@
+"""`grove rollout`: follow, list and undo updates."""

@@ -1,0 +1,45 @@
+"""The stored revisions of one set, and which of them it asks for. Pure; what differs: `template_diff.py`."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from grove.api import labels
+from grove.api.defaulting import default_podcliqueset
+from grove.api.resources import PODCLIQUESETS
+from grove.api.template_revision import Revision, makes_same_pods, read_revision
+from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.meta import to_wire
+from grove.api.types.podcliqueset import PodCliqueSet, SetTemplate
+
+
+def revision_selector(pcs_name: str) -> str:
+    return labels.selector({**labels.default_labels(pcs_name), labels.COMPONENT: labels.COMPONENT_REVISION})
+
+
+def revisions_of(pcs: PodCliqueSet, stored: Iterable[ControllerRevision]) -> tuple[Revision, ...]:
+    """Those of this very set, the oldest first; the last one is what the operator saw last."""
+    owner = PODCLIQUESETS.owner_key(pcs.metadata)
+    mine = (one for one in stored if one.metadata.controller == owner and not one.metadata.is_leaving)
+    found = (read_revision(one, pcs.metadata.name) for one in mine)
+    return tuple(sorted(filter(None, found), key=lambda revision: revision.number))
+
+
+def asked_template(pcs: PodCliqueSet) -> SetTemplate:
+    """The template as the operator reads it, with its defaults."""
+    return msgspec.convert(default_podcliqueset(to_wire(pcs)), PodCliqueSet).spec.template
+
+
+def asked_revision(template: SetTemplate, revisions: tuple[Revision, ...]) -> Revision | None:
+    """The stored revision that makes the pods which the set asks for. None: the operator has not stored it yet."""
+    return next((one for one in reversed(revisions) if makes_same_pods(template, one.template)), None)
+
+
+def listed_numbers(revisions: tuple[Revision, ...]) -> str:
+    """`revisions 1, 2 and 5`, for messages."""
+    numbers = [str(one.number) for one in revisions]
+    if not numbers:
+        return "none"
+    if len(numbers) == 1:
+        return f"revision {numbers[0]}"
+    return f"revisions {', '.join(numbers[:-1])} and {numbers[-1]}"

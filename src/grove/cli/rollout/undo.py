@@ -1,0 +1,166 @@
+"""Going back: which revision, what changes, and the one write that puts its templates into the set.
+
+What follows is an ordinary update; the operator recognises the revision and gives it the highest number again.
+"""
+
+import msgspec
+
+from grove.api.resources import CONTROLLER_REVISIONS, PODCLIQUESETS
+from grove.api.template_revision import (
+    Revision,
+    RevisionTemplate,
+    draw_revision,
+    makes_same_pods,
+    put_back,
+    with_templates,
+)
+from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.meta import JsonObject, Wire
+from grove.api.types.podcliqueset import PodCliqueSet, SetTemplate
+from grove.cli.common.apply_merge import warnings_of
+from grove.cli.common.connection import Connection
+from grove.cli.rollout.revisions import asked_revision, asked_template, listed_numbers, revision_selector, revisions_of
+from grove.cli.rollout.template_diff import CliqueChange, template_changes
+from grove.errors import UserError
+from grove.kube.api_errors import ApiError
+from grove.kube.response_decoding import check, decode_object
+from grove.kube.transport import MERGE_PATCH, Request
+from grove.planner.rollout.revision_history import CHANGE_CAUSE
+
+# Somebody writes to the set between our read and our write; the operator does so all the time.
+ATTEMPTS = 10
+PAUSE_SECONDS = 0.1
+
+
+class Undone(Wire):
+    """What going back did, or would do."""
+
+    name: str
+    namespace: str
+    # None: what the set asked for is not stored yet.
+    from_revision: int | None
+    to_revision: int
+    # The number it gets again: the highest is what was asked for last.
+    becomes_revision: int
+    is_changed: bool
+    is_dry_run: bool
+    changes: tuple[CliqueChange, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A set as the server has it, in full and as we read it, with its revisions."""
+
+    body: JsonObject
+    pcs: PodCliqueSet
+    revisions: tuple[Revision, ...]
+
+
+async def undo(connection: Connection, name: str, to_revision: int | None, *, is_dry_run: bool) -> Undone:
+    """Raises `UserError` when there is nothing to go back to, `ApiError` when the server will not have it."""
+    chosen: Revision | None = None
+    for attempt in range(1, ATTEMPTS + 1):
+        stored = await read_stored(connection, name)
+        template = asked_template(stored.pcs)
+        # A second attempt means the same templates as the first, whatever happened to the set or to numbers meanwhile.
+        same = (one for one in stored.revisions if chosen and one.generation_hash == chosen.generation_hash)
+        target = chosen = next(same, None) or choose_target(name, template, stored.revisions, to_revision)
+        try:
+            return await _go_back(connection, stored, template, target, is_dry_run=is_dry_run)
+        except ApiError as error:
+            if not error.is_conflict or attempt == ATTEMPTS:
+                raise
+        await connection.clock.sleep(PAUSE_SECONDS * attempt)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+async def read_stored(connection: Connection, name: str) -> Stored:
+    request = Request(method="GET", path=PODCLIQUESETS.path(connection.namespace, name))
+    response = await connection.transport.send(request)
+    try:
+        pcs = decode_object(PODCLIQUESETS, request, response)
+    except ApiError as error:
+        if error.is_not_found and error.reason == "NotFound" and name in error.message:
+            raise no_such_set(name, connection.namespace) from error
+        raise
+    found = await connection.client.list(
+        CONTROLLER_REVISIONS, namespace=connection.namespace, label_selector=revision_selector(name)
+    )
+    stored: tuple[ControllerRevision, ...] = found.items
+    return Stored(body=msgspec.json.decode(response.body), pcs=pcs, revisions=revisions_of(pcs, stored))
+
+
+def no_such_set(name: str, namespace: str) -> UserError:
+    return UserError(f"no PodCliqueSet {name!r} in namespace {namespace!r}; `grove status -A` lists all")
+
+
+def find_revision(name: str, revisions: tuple[Revision, ...], number: int) -> Revision:
+    found = next((one for one in revisions if one.number == number), None)
+    if found is None:
+        kept = (
+            f"there {'is' if len(revisions) == 1 else 'are'} {listed_numbers(revisions)}"
+            if revisions
+            else "none is stored yet"
+        )
+        raise UserError(f"pcs/{name} has no revision {number}; {kept}, see `grove rollout history pcs/{name}`")
+    return found
+
+
+def choose_target(
+    name: str, template: SetTemplate, revisions: tuple[Revision, ...], to_revision: int | None
+) -> Revision:
+    """The one that was asked for, or the last one that makes other pods than the set asks for now."""
+    if to_revision is not None:
+        return find_revision(name, revisions, to_revision)
+    others = [one for one in revisions if not makes_same_pods(template, one.template)]
+    if not others:
+        known = f"only {listed_numbers(revisions)} is stored" if revisions else "no revision is stored yet"
+        raise UserError(f"pcs/{name} has nothing to go back to: {known}; to change it, `grove apply` another template")
+    return others[-1]
+
+
+async def _go_back(
+    connection: Connection, stored: Stored, template: SetTemplate, target: Revision, *, is_dry_run: bool
+) -> Undone:
+    pcs = stored.pcs
+    if pcs.metadata.is_leaving:
+        raise UserError(f"pcs/{pcs.metadata.name} is being deleted; there is nothing to go back to")
+    before, newest = asked_revision(template, stored.revisions), stored.revisions[-1]
+    undone = Undone(
+        name=pcs.metadata.name,
+        namespace=pcs.metadata.namespace,
+        from_revision=before.number if before else None,
+        to_revision=target.number,
+        becomes_revision=target.number if target is newest else newest.number + 1,
+        is_changed=False,
+        is_dry_run=is_dry_run,
+    )
+    if makes_same_pods(template, target.template):
+        return undone
+    request = Request(
+        method="PATCH",
+        path=PODCLIQUESETS.path(pcs.metadata.namespace, pcs.metadata.name),
+        query={"fieldManager": "grove", **({"dryRun": "All"} if is_dry_run else {})},
+        body=msgspec.json.encode(_patch(stored, target)),
+        content_type=MERGE_PATCH,
+    )
+    response = await connection.transport.send(request)
+    check(request, response)
+    changes = template_changes(_drawn(template), _drawn(with_templates(template, target.template)))
+    return msgspec.structs.replace(undone, is_changed=True, changes=changes, warnings=warnings_of(response))
+
+
+def _drawn(template: SetTemplate) -> RevisionTemplate:
+    """To be compared only, so nothing needs a name."""
+    return draw_revision(template, {clique.name: "" for clique in template.cliques}, "")
+
+
+def _patch(stored: Stored, target: Revision) -> JsonObject:
+    """Only what differs from revision to revision; the version that was read says what it was decided on."""
+    template = put_back(stored.body["spec"]["template"], target.template)
+    cause = target.object.metadata.annotations.get(CHANGE_CAUSE)
+    metadata: JsonObject = {"resourceVersion": stored.pcs.metadata.resource_version}
+    if cause != stored.pcs.metadata.annotations.get(CHANGE_CAUSE):
+        metadata["annotations"] = {CHANGE_CAUSE: cause}
+    wanted = {"cliques": template["cliques"], "priorityClassName": template.get("priorityClassName")}
+    return {"metadata": metadata, "spec": {"template": wanted}}

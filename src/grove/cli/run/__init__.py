@@ -1,0 +1,1 @@
+"""`grove run`: sets from start to completion on a private cluster."""

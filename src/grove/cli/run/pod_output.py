@@ -1,0 +1,298 @@
+"""What pods of an embedded cluster write, how their containers end, and how their sets stand: heard as it happens.
+
+It listens to the store itself, so it hears everything once and in order, and keeps what is needed although pods go.
+How it looks is `view.py`.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+import msgspec
+
+from grove.api import labels
+from grove.api.reasons import EventReason
+from grove.api.resources import PODCLIQUESETS, PODGANGS
+from grove.api.types.meta import JsonObject, Uid, Wire
+from grove.api.types.pod import ContainerStatus, Pod, TerminatedState
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.cli.common.options import KINDS
+from grove.cluster.apiserver.codec.lenient_json import items, part
+from grove.cluster.apiserver.verbs.logs import LogLine, LogSource, LogTail, container_status
+from grove.cluster.built_in_resources import EVENTS, PODS
+from grove.cluster.storage.store import Change, ChangeType
+from grove.planner.teardown.recreation import count_of
+
+# Of a run that failed, these many lines are kept.
+LAST_LINES = 10
+# Who fails again and again does so for one reason.
+MOST_FAILURES = 100
+
+_ON_THE_WAY = ("", "ContainerCreating", "PodInitializing")
+_TOLD_KINDS = (PODCLIQUESETS.kind, PODGANGS.kind)
+_TOLD_REASONS = (EventReason.REPLICA_RESTARTING,)
+# What is torn down is said by the reason for it, and by phases.
+_UNTOLD_REASONS = (EventReason.REPLICA_DELETED,)
+
+
+class SetKey(Wire):
+    namespace: str
+    name: str
+
+
+class Speaker(Wire):
+    """One container of one pod."""
+
+    pod: str
+    container: str
+    # What the pod is called on the network: its successors have the same.
+    host: str
+    is_alone: bool
+
+    def __str__(self) -> str:
+        return self.pod if self.is_alone else f"{self.pod}/{self.container}"
+
+
+class PodLine(Wire):
+    speaker: Speaker
+    written_at: str
+    text: str
+    # Said about the container, and not by it.
+    is_remark: bool = False
+
+
+class Happening(Wire):
+    """An event that the owner of a set wants to hear of."""
+
+    # As `grove why` understands it.
+    about: str
+    reason: str
+    message: str
+    at: datetime | None = None
+
+
+Heard = PodLine | Happening
+
+
+class Failure(Wire):
+    """A container that ended badly, or a pod that failed as a whole, without having been told to go."""
+
+    of_set: SetKey
+    # The pod; the container too, if it is not the only one.
+    where: str
+    pod: str
+    # Which life of its replica it was; the first is 1.
+    attempt: int
+    container: str = ""
+    # Of a pod that failed as a whole: None.
+    exit_code: int | None = None
+    reason: str = ""
+    at: datetime | None = None
+    last_lines: tuple[str, ...] = ()
+
+
+class _Involved(Wire):
+    kind: str = ""
+    name: str = ""
+
+
+class _Event(Wire):
+    involved_object: _Involved = _Involved()
+    reason: str = ""
+    message: str = ""
+    type: str = "Normal"
+    last_timestamp: datetime | None = None
+
+
+class Recorder:
+    """Give `hear` to the store. `tell` is called with all that is heard, at once; neither may write to the cluster."""
+
+    def __init__(self, source: LogSource, tell: Callable[[Heard], None]) -> None:
+        self._source = source
+        self._tell = tell
+        self._runs: dict[Uid, dict[str, _Run]] = {}
+        self._remarks: dict[Uid, dict[str, str]] = {}
+        self._failed: dict[Uid, None] = {}
+        self.sets: dict[SetKey, PodCliqueSet] = {}
+        self.failures: list[Failure] = []
+        self.changed = asyncio.Event()
+        """A set came, went or has another status."""
+
+    def hear(self, change: Change) -> None:
+        if change.served is PODS:
+            self._hear_pod(change.entry.obj, msgspec.json.decode(change.entry.data, type=Pod))
+            if change.type is ChangeType.DELETED:
+                self._forget(Uid(change.entry.obj["metadata"]["uid"]))
+        elif change.served is EVENTS:
+            if change.type is ChangeType.ADDED:
+                self._hear_event(msgspec.json.decode(change.entry.data, type=_Event))
+        elif change.served.qualified == PODCLIQUESETS.full_name:
+            key = SetKey(namespace=change.entry.namespace, name=change.entry.name)
+            if change.type is ChangeType.DELETED:
+                self.sets.pop(key, None)
+            else:
+                self.sets[key] = msgspec.json.decode(change.entry.data, type=PodCliqueSet)
+            self.changed.set()
+
+    def _hear_pod(self, raw: JsonObject, pod: Pod) -> None:
+        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+            speaker = _speaker(raw, status)
+            for state, ended in _runs_in(raw, status):
+                self._hear_run(raw, pod, speaker, state, ended)
+            self._hear_waiting(pod, speaker, status)
+        if pod.is_failed and not pod.metadata.is_leaving:
+            self._note_failure(pod, _failure(pod, pod.metadata.name, reason=pod.status.reason))
+
+    def _hear_run(
+        self, raw: JsonObject, pod: Pod, speaker: Speaker, state: JsonObject, ended: TerminatedState | None
+    ) -> None:
+        runs = self._runs.setdefault(pod.metadata.uid, {})
+        identity = f"{speaker.container} {_identity(raw, speaker.container, state)}"
+        run = runs.get(identity)
+        if run is None:
+            run = runs[identity] = _Run(self._source, raw, speaker, state, self._tell)
+        if run.is_over:
+            return
+        run.look(raw, state)
+        if ended is None:
+            return
+        run.close()
+        # Whoever was told to go is not to blame for how it went.
+        if ended.exit_code and not pod.metadata.is_leaving:
+            self._remark(speaker, f"ended with exit code {ended.exit_code}")
+            failure = _failure(
+                pod,
+                str(speaker),
+                container=speaker.container,
+                exit_code=ended.exit_code,
+                reason=ended.reason,
+                at=ended.finished_at,
+                last_lines=tuple(run.last_lines),
+            )
+            self._note_failure(pod, failure)
+
+    def _note_failure(self, pod: Pod, failure: Failure) -> None:
+        if failure.exit_code is None and pod.metadata.uid in self._failed:
+            return
+        self._failed[pod.metadata.uid] = None
+        if len(self.failures) < MOST_FAILURES:
+            self.failures.append(failure)
+
+    def _hear_waiting(self, pod: Pod, speaker: Speaker, status: ContainerStatus) -> None:
+        """A container that cannot be started says nothing itself."""
+        waiting = status.state.waiting
+        remark = "" if waiting is None or waiting.reason in _ON_THE_WAY else f"{waiting.reason}: {waiting.message}"
+        known = self._remarks.setdefault(pod.metadata.uid, {})
+        if remark and known.get(speaker.container) != remark:
+            known[speaker.container] = remark
+            self._remark(speaker, remark)
+
+    def _remark(self, speaker: Speaker, text: str) -> None:
+        self._tell(PodLine(speaker=speaker, written_at="", text=text, is_remark=True))
+
+    def _hear_event(self, event: _Event) -> None:
+        """Only trouble, and what is done about it. Of pods and cliques it is told otherwise."""
+        kind, reason = event.involved_object.kind, event.reason
+        is_trouble = event.type == "Warning" and reason not in _UNTOLD_REASONS
+        if kind in _TOLD_KINDS and (is_trouble or reason in _TOLD_REASONS):
+            about = f"{KINDS[kind.lower()][0]}/{event.involved_object.name}"
+            self._tell(Happening(about=about, reason=event.reason, message=event.message, at=event.last_timestamp))
+
+    def _forget(self, uid: Uid) -> None:
+        for run in self._runs.pop(uid, {}).values():
+            run.close()
+        self._remarks.pop(uid, None)
+        self._failed.pop(uid, None)
+
+
+class _Run:
+    """One run of one container, from its first line to its last."""
+
+    def __init__(
+        self, source: LogSource, pod: JsonObject, speaker: Speaker, state: JsonObject, tell: Callable[[Heard], None]
+    ) -> None:
+        self._source = source
+        self._speaker = speaker
+        self._tell = tell
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+        self.is_over = False
+        # Lines that were told, if they can only be asked for all together.
+        self._known: Counter[LogLine] = Counter()
+        # Read as soon as there is something: a moment later the files of the pod may be gone.
+        self._tail: LogTail | None = source.follow(pod, speaker.container, state, self._read)
+
+    def look(self, pod: JsonObject, state: JsonObject) -> None:
+        if self._tail is not None:
+            self._read()
+            return
+        left = self._known.copy()
+        for line in self._source.lines(pod, self._speaker.container, state):
+            left[line] -= 1
+            if left[line] < 0:
+                self._known[line] += 1
+                self._take(line)
+
+    def close(self) -> None:
+        if self._tail is not None and not self.is_over:
+            self._read()
+            self._tail.close()
+        self.is_over = True
+
+    def _read(self) -> None:
+        if self._tail is not None and not self.is_over:
+            for line in self._tail.news():
+                self._take(line)
+
+    def _take(self, line: LogLine) -> None:
+        self.last_lines.append(line.text)
+        self._tell(PodLine(speaker=self._speaker, written_at=line.written_at, text=line.text))
+
+
+def _failure(
+    pod: Pod,
+    where: str,
+    *,
+    container: str = "",
+    exit_code: int | None = None,
+    reason: str = "",
+    at: datetime | None = None,
+    last_lines: tuple[str, ...] = (),
+) -> Failure:
+    metadata = pod.metadata
+    return Failure(
+        of_set=SetKey(namespace=metadata.namespace, name=metadata.labels.get(labels.PART_OF, "")),
+        where=where,
+        pod=metadata.name,
+        attempt=count_of(metadata.labels.get(labels.INCARNATION, "")) + 1,
+        container=container,
+        exit_code=exit_code,
+        reason=reason,
+        at=at,
+        last_lines=last_lines,
+    )
+
+
+def _speaker(pod: JsonObject, status: ContainerStatus) -> Speaker:
+    spec = pod["spec"]
+    others = len(items(spec.get("containers"))) + len(items(spec.get("initContainers"))) - 1
+    name = str(pod["metadata"]["name"])
+    return Speaker(
+        pod=name, container=status.name, host=str(spec.get("hostname") or name), is_alone=others == 0
+    )  # fmt: skip
+
+
+def _runs_in(pod: JsonObject, status: ContainerStatus) -> Iterator[tuple[JsonObject, TerminatedState | None]]:
+    """The runs that a container's status tells of, the older one first, each with its end."""
+    raw = container_status(pod, status.name)
+    if status.last_state.terminated is not None:
+        yield part(raw.get("lastState")), status.last_state.terminated
+    if status.state.running is not None or status.state.terminated is not None:
+        yield part(raw.get("state")), status.state.terminated
+
+
+def _identity(pod: JsonObject, container: str, state: JsonObject) -> str:
+    """Of one run, as long as its status tells of it: its id if it has one, and when it began."""
+    ended, running = part(state.get("terminated")), part(state.get("running"))
+    number = ended.get("containerID") or container_status(pod, container).get("containerID") or ""
+    return f"{number} {ended.get('startedAt') or running.get('startedAt') or ''}"

@@ -1,0 +1,1 @@
+"""`grove status`: sets as trees, once or live."""

@@ -1,0 +1,468 @@
+"""What `grove status` shows, as values: one set as a tree of replicas, groups, cliques and pods. Pure.
+
+`--output json` prints these structs as they are; `tree_view.py` makes rows for people out of them. Most sets are in no
+breach and do not train: the rules of the planner are imported for those that do, so that `grove status` starts quickly.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from grove.api import labels, names
+from grove.api.reasons import ConditionType
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS
+from grove.api.types.meta import Condition, HasMetadata, ObjectMeta, OwnerKey, Wire, find_condition, is_condition_true
+from grove.api.types.pod import ContainerStatus, Pod
+from grove.api.types.podclique import PodClique
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.api.types.podcliqueset import PodCliqueSet, SetPhase, WorkloadType
+from grove.api.types.podgang import GangPhase, PodGang
+
+if TYPE_CHECKING:
+    from grove.planner.snapshot import SetContext
+
+LEAVING = "Terminating"
+GATED = "Gated"
+BREACHED = "Breached"
+REFUSED = "Refused"
+AT_ZERO = "ScaledToZero"
+
+
+class SetObjects(Wire):
+    """One set and everything that belongs to it."""
+
+    pcs: PodCliqueSet
+    groups: tuple[PodCliqueScalingGroup, ...] = ()
+    cliques: tuple[PodClique, ...] = ()
+    gangs: tuple[PodGang, ...] = ()
+    pods: tuple[Pod, ...] = ()
+
+
+class PodCounts(Wire):
+    """Pods that stay, out of those that are asked for."""
+
+    wanted: int = 0
+    ready: int = 0
+    scheduled: int = 0
+
+
+class PodNode(Wire):
+    name: str
+    phase: str
+    is_ready: bool
+    node: str
+    created_at: datetime | None
+
+
+class CliqueNode(Wire):
+    name: str
+    phase: str
+    min_available: int
+    counts: PodCounts
+    created_at: datetime | None
+    # In breach: when its group replica, or the whole set replica, is torn down for it.
+    teardown_at: datetime | None = None
+    pods: tuple[PodNode, ...] = ()
+
+
+class GroupReplicaNode(Wire):
+    index: int
+    # The gang this replica is placed with: its own, or the base gang of the set replica.
+    gang: str
+    phase: str
+    counts: PodCounts
+    cliques: tuple[CliqueNode, ...] = ()
+
+
+class GroupNode(Wire):
+    name: str
+    phase: str
+    replicas: int
+    available_replicas: int
+    min_available: int
+    counts: PodCounts
+    created_at: datetime | None
+    # Below its own minimum: when the whole set replica is torn down for it.
+    teardown_at: datetime | None = None
+    group_replicas: tuple[GroupReplicaNode, ...] = ()
+
+
+class ReplicaNode(Wire):
+    index: int
+    # The base gang.
+    gang: str
+    phase: str
+    counts: PodCounts
+    created_at: datetime | None
+    cliques: tuple[CliqueNode, ...] = ()
+    groups: tuple[GroupNode, ...] = ()
+
+
+class Problem(Wire):
+    """A condition of the set that its owner should read."""
+
+    type: str
+    reason: str
+    message: str
+
+
+class Updating(Wire):
+    """An update that is under way, and the replica whose turn it is."""
+
+    replica_index: int | None
+    # Of that replica.
+    updated_pods: int
+    pods: int
+
+
+class Training(Wire):
+    """What a set that runs to its end has used of its limits."""
+
+    restarts: int
+    max_restarts: int
+    # None: it may take as long as it likes, or has not begun.
+    deadline: datetime | None = None
+
+
+class SetNode(Wire):
+    name: str
+    namespace: str
+    phase: str
+    replicas: int
+    available_replicas: int
+    updated_replicas: int
+    counts: PodCounts
+    created_at: datetime | None
+    problems: tuple[Problem, ...] = ()
+    updating: Updating | None = None
+    training: Training | None = None
+    set_replicas: tuple[ReplicaNode, ...] = ()
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+class Deadlines:
+    """When breaches lead to a teardown: the delay counts from the moment that the condition tells."""
+
+    def __init__(self, pcs: PodCliqueSet) -> None:
+        self._pcs = pcs
+
+    @cached_property
+    def _context(self) -> "SetContext":
+        from grove.planner.snapshot import build_context
+
+        return build_context(self._pcs)
+
+    def of(self, metadata: ObjectMeta, conditions: tuple[Condition, ...]) -> datetime | None:
+        breach = find_condition(conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+        if breach is None or breach.status != "True" or breach.last_transition_time is None or metadata.is_leaving:
+            return None
+        from grove.planner.teardown.gang_termination import effective_delay
+        from grove.planner.training.lifecycle import failure_of, is_finished
+
+        if is_finished(self._pcs) or failure_of(self._pcs.status) is not None:
+            # Of a set that ended, nothing is torn down any more.
+            return None
+        delay = effective_delay(self._context, metadata)
+        return None if delay is None else breach.last_transition_time + delay
+
+
+def build_tree(objects: SetObjects) -> SetNode:
+    pcs = objects.pcs
+    replicas = _build_replicas(objects)
+    return SetNode(
+        name=pcs.metadata.name,
+        namespace=pcs.metadata.namespace,
+        phase=LEAVING if pcs.metadata.is_leaving else pcs.status.phase or SetPhase.PENDING,
+        replicas=pcs.spec.replicas,
+        available_replicas=pcs.status.available_replicas,
+        updated_replicas=pcs.status.updated_replicas,
+        counts=_sum(replica.counts for replica in replicas),
+        created_at=pcs.metadata.creation_timestamp,
+        problems=_problems(pcs.status.conditions),
+        updating=_updating(objects),
+        training=_training(pcs),
+        set_replicas=replicas,
+    )
+
+
+def _training(pcs: PodCliqueSet) -> Training | None:
+    if pcs.spec.workload_type != WorkloadType.TRAINING:
+        return None
+    from grove.planner.training.lifecycle import budget_of, deadline_of, is_finished
+
+    return Training(
+        restarts=pcs.status.restart_count or 0,
+        max_restarts=budget_of(pcs),
+        deadline=None if is_finished(pcs) else deadline_of(pcs, pcs.status.start_time),
+    )
+
+
+def _updating(objects: SetObjects) -> Updating | None:
+    progress = objects.pcs.status.rolling_update_progress
+    if progress is None or progress.update_started_at is None or progress.update_ended_at is not None:
+        return None
+    index = progress.currently_updating.replica_index if progress.currently_updating else None
+    cliques = [clique for clique in objects.cliques if _index(clique, labels.SET_REPLICA_INDEX) == index]
+    return Updating(
+        replica_index=index,
+        updated_pods=sum(clique.status.updated_replicas for clique in cliques),
+        pods=sum(clique.spec.replicas for clique in cliques),
+    )
+
+
+def without_pods(node: SetNode) -> SetNode:
+    """The same set with less detail, for where there is little room."""
+    return msgspec.structs.replace(node, set_replicas=tuple(map(_replica_without_pods, node.set_replicas)))
+
+
+def _replica_without_pods(replica: ReplicaNode) -> ReplicaNode:
+    groups = tuple(
+        msgspec.structs.replace(
+            group,
+            group_replicas=tuple(
+                msgspec.structs.replace(one, cliques=_cliques_without_pods(one.cliques)) for one in group.group_replicas
+            ),
+        )
+        for group in replica.groups
+    )
+    return msgspec.structs.replace(replica, cliques=_cliques_without_pods(replica.cliques), groups=groups)
+
+
+def _cliques_without_pods(cliques: tuple[CliqueNode, ...]) -> tuple[CliqueNode, ...]:
+    return tuple(msgspec.structs.replace(clique, pods=()) for clique in cliques)
+
+
+def is_settled(node: SetNode) -> bool:
+    """Everything that is asked for is there and ready, or done; and nothing else needs telling."""
+    if node.phase == SetPhase.SUCCEEDED:
+        return not node.problems
+    is_whole = node.available_replicas >= node.replicas and node.counts.ready >= node.counts.wanted
+    return is_whole and node.phase not in (LEAVING, SetPhase.FAILED) and not node.problems
+
+
+def _problems(conditions: tuple[Condition, ...]) -> tuple[Problem, ...]:
+    """Whatever a set has a condition for is something that should not be."""
+    return tuple(
+        Problem(type=condition.type, reason=condition.reason, message=condition.message)
+        for condition in conditions
+        if condition.status == "True"
+    )
+
+
+def _build_replicas(objects: SetObjects) -> tuple[ReplicaNode, ...]:
+    pods = group_by_owner(sorted(objects.pods, key=_order))
+    cliques = group_by_owner(sorted(objects.cliques, key=_order))
+    owner = PODCLIQUESETS.owner_key(objects.pcs.metadata)
+    standalone = _by_index(cliques.get(owner, []), labels.SET_REPLICA_INDEX)
+    groups = _by_index(_owned(objects.groups, owner), labels.SET_REPLICA_INDEX)
+    gangs = {gang.metadata.name: gang for gang in _owned(objects.gangs, owner)}
+    indices = sorted({*range(objects.pcs.spec.replicas), *standalone, *groups})
+    deadlines = Deadlines(objects.pcs)
+    return tuple(
+        _build_replica(
+            objects.pcs,
+            index,
+            tuple(_build_clique(clique, pods, deadlines) for clique in standalone.get(index, ())),
+            tuple(_build_group(group, cliques, pods, gangs, deadlines) for group in groups.get(index, ())),
+            gangs,
+        )
+        for index in indices
+    )
+
+
+def _build_replica(
+    pcs: PodCliqueSet,
+    index: int,
+    cliques: tuple[CliqueNode, ...],
+    groups: tuple[GroupNode, ...],
+    gangs: dict[str, PodGang],
+) -> ReplicaNode:
+    name = names.replica_name(pcs.metadata.name, index)
+    gang = gangs.get(name)
+    return ReplicaNode(
+        index=index,
+        gang=name,
+        phase=_replica_phase(gang, cliques, groups),
+        counts=_sum((*(clique.counts for clique in cliques), *(group.counts for group in groups))),
+        created_at=gang.metadata.creation_timestamp if gang else None,
+        cliques=cliques,
+        groups=groups,
+    )
+
+
+def _replica_phase(gang: PodGang | None, cliques: tuple[CliqueNode, ...], groups: tuple[GroupNode, ...]) -> str:
+    """That of its gang, until all its cliques are done."""
+    members = [clique for group in groups for one in group.group_replicas for clique in one.cliques]
+    phases = [clique.phase for clique in (*cliques, *members)]
+    is_done = bool(phases) and all(phase == SetPhase.SUCCEEDED for phase in phases)
+    return SetPhase.SUCCEEDED if is_done else _gang_phase(gang)
+
+
+def _gang_phase(gang: PodGang | None) -> str:
+    if gang is None:
+        return GangPhase.PENDING
+    return LEAVING if gang.metadata.is_leaving else gang.status.phase or GangPhase.PENDING
+
+
+def _build_group(
+    group: PodCliqueScalingGroup,
+    cliques: dict[OwnerKey, list[PodClique]],
+    pods: dict[OwnerKey, list[Pod]],
+    gangs: dict[str, PodGang],
+    deadlines: Deadlines,
+) -> GroupNode:
+    members = _by_index(cliques.get(GROUPS.owner_key(group.metadata), []), labels.GROUP_REPLICA_INDEX)
+    is_breached = is_condition_true(group.status.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    # Below its own minimum the set replica goes, and single group replicas do not.
+    inner = None if is_breached else deadlines
+    replicas = tuple(_build_group_replica(index, members[index], pods, gangs, inner) for index in sorted(members))
+    return GroupNode(
+        name=group.metadata.name,
+        phase=_group_phase(group),
+        replicas=group.spec.replicas,
+        available_replicas=group.status.available_replicas,
+        min_available=group.spec.min_available,
+        counts=_sum(replica.counts for replica in replicas),
+        created_at=group.metadata.creation_timestamp,
+        teardown_at=deadlines.of(group.metadata, group.status.conditions),
+        group_replicas=replicas,
+    )
+
+
+def _group_phase(group: PodCliqueScalingGroup) -> str:
+    status = group.status
+    if group.metadata.is_leaving:
+        return LEAVING
+    if is_condition_true(status.conditions, ConditionType.MIN_AVAILABLE_BREACHED):
+        return BREACHED
+    if group.spec.replicas == 0:
+        return AT_ZERO
+    return _phase(status.scheduled_replicas, status.available_replicas, group.spec.min_available)
+
+
+def _build_group_replica(
+    index: int,
+    cliques: list[PodClique],
+    pods: dict[OwnerKey, list[Pod]],
+    gangs: dict[str, PodGang],
+    deadlines: Deadlines | None,
+) -> GroupReplicaNode:
+    nodes = tuple(_build_clique(clique, pods, deadlines) for clique in cliques)
+    gang = next((name for clique in cliques if (name := clique.metadata.labels.get(labels.PODGANG, ""))), "")
+    return GroupReplicaNode(
+        index=index,
+        gang=gang,
+        phase=_gang_phase(gangs.get(gang)),
+        counts=_sum(node.counts for node in nodes),
+        cliques=nodes,
+    )
+
+
+def _build_clique(clique: PodClique, pods: dict[OwnerKey, list[Pod]], deadlines: Deadlines | None) -> CliqueNode:
+    mine = pods.get(PODCLIQUES.owner_key(clique.metadata), [])
+    staying = [pod for pod in mine if not pod.metadata.is_leaving]
+    counts = PodCounts(
+        wanted=clique.spec.replicas,
+        ready=sum(pod.is_ready for pod in staying),
+        scheduled=sum(pod.is_scheduled for pod in staying),
+    )
+    return CliqueNode(
+        name=clique.metadata.name,
+        phase=_clique_phase(clique, counts),
+        min_available=clique.min_available,
+        counts=counts,
+        created_at=clique.metadata.creation_timestamp,
+        teardown_at=deadlines.of(clique.metadata, clique.status.conditions) if deadlines else None,
+        pods=tuple(_build_pod(pod) for pod in mine),
+    )
+
+
+def _clique_phase(clique: PodClique, counts: PodCounts) -> str:
+    conditions = clique.status.conditions
+    if clique.metadata.is_leaving:
+        return LEAVING
+    if is_condition_true(conditions, ConditionType.PODS_REFUSED):
+        return REFUSED
+    if is_condition_true(conditions, ConditionType.MIN_AVAILABLE_BREACHED):
+        return BREACHED
+    if is_condition_true(conditions, ConditionType.SUCCEEDED):
+        return SetPhase.SUCCEEDED
+    if clique.spec.replicas == 0:
+        return AT_ZERO
+    return _phase(counts.scheduled, counts.ready, clique.min_available)
+
+
+def _phase(scheduled: int, ready: int, needed: int) -> str:
+    """The words of gangs, for their parts."""
+    if ready >= needed:
+        return GangPhase.RUNNING
+    return GangPhase.STARTING if scheduled >= needed else GangPhase.PENDING
+
+
+def _build_pod(pod: Pod) -> PodNode:
+    return PodNode(
+        name=pod.metadata.name,
+        phase=_pod_phase(pod),
+        is_ready=pod.is_ready,
+        node=pod.spec.node_name,
+        created_at=pod.metadata.creation_timestamp,
+    )
+
+
+def _pod_phase(pod: Pod) -> str:
+    """One word, the most telling one, as `kubectl get pods` chooses it."""
+    if pod.metadata.is_leaving:
+        return LEAVING
+    if pod.spec.scheduling_gates:
+        return GATED
+    statuses: Iterable[ContainerStatus] = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    for status in statuses:
+        waiting = status.state.waiting
+        if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
+            return waiting.reason
+    return pod.status.reason or pod.status.phase
+
+
+def _sum(counts: Iterable[PodCounts]) -> PodCounts:
+    wanted = ready = scheduled = 0
+    for count in counts:
+        wanted += count.wanted
+        ready += count.ready
+        scheduled += count.scheduled
+    return PodCounts(wanted=wanted, ready=ready, scheduled=scheduled)
+
+
+def group_by_owner(objects: Iterable[T]) -> dict[OwnerKey, list[T]]:
+    """Return the objects by their controller, in the order given; those without one are left out."""
+    found: dict[OwnerKey, list[T]] = {}
+    for obj in objects:
+        owner = obj.metadata.controller
+        if owner is not None:
+            found.setdefault(owner, []).append(obj)
+    return found
+
+
+def _owned(objects: Iterable[T], owner: OwnerKey) -> list[T]:
+    return sorted((obj for obj in objects if obj.metadata.controller == owner), key=_order)
+
+
+def _order(obj: HasMetadata) -> tuple[int, str]:
+    """By index where there is one, so that pod 10 comes after pod 9."""
+    return (_index(obj, labels.POD_INDEX), obj.metadata.name)
+
+
+def _by_index(objects: Sequence[T], label: str) -> dict[int, list[T]]:
+    found: dict[int, list[T]] = {}
+    for obj in objects:
+        found.setdefault(_index(obj, label), []).append(obj)
+    return found
+
+
+def _index(obj: HasMetadata, label: str) -> int:
+    value = obj.metadata.labels.get(label, "")
+    return int(value) if value.isdecimal() else -1

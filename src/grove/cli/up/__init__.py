@@ -1,0 +1,1 @@
+"""`grove up`: the embedded cluster in the foreground."""

@@ -1,0 +1,115 @@
+"""A cluster that is kept in a folder (`grove up --data-dir`): what it goes on with, and what is said about it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cli.commands.up import NODE_RESOURCES, NODES, Wishes, parse_resources
+from grove.cli.common.random_source import new_token
+from grove.clock import Clock
+from grove.cluster.default_topology_binding import create_topology
+from grove.cluster.http.cluster_identity import Identity, new_identity, read_identity
+from grove.cluster.nodes import NodeChanges, Nodes
+from grove.cluster.storage.data_dir import DataDir
+from grove.cluster.storage.group_commit import Journal
+from grove.cluster.storage.store import NotKeptError, Storage
+from grove.errors import UserError
+from grove.kube.api_errors import ApiError
+from grove.kube.client import Client
+
+_NAMED_NODES = 3
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in the folder."""
+
+    path: str
+    object_count: int
+    revision: int
+
+    def to_json(self) -> JsonObject:
+        return {"dataDir": self.path, "objects": self.object_count, "resourceVersion": str(self.revision)}
+
+    def __str__(self) -> str:
+        if not self.revision:
+            return f"Kept in {self.path}: started with the same --data-dir again, it goes on."
+        return f"Kept in {self.path}: goes on with {self.object_count:,} objects, resourceVersion {self.revision}."
+
+
+def describe(data_dir: DataDir) -> Kept:
+    store = data_dir.store
+    number = sum(sum(1 for _ in table.entries(None)) for table in store.tables())
+    return Kept(path=str(data_dir.path), object_count=number, revision=store.revision)
+
+
+@asynccontextmanager
+async def keeping(data_dir: DataDir | None) -> AsyncIterator[Storage | None]:
+    """The store of the folder, whose writes are kept from now on; without a folder, none."""
+    if data_dir is None:
+        yield None
+        return
+    journal = Journal(data_dir.store, data_dir.log)
+    try:
+        yield data_dir.store
+    finally:
+        await journal.close()
+
+
+async def check_is_kept(store: Storage | None) -> None:
+    """Raises `UserError` if the disk does not take what every cluster begins with."""
+    if store is None or store.keeper is None:
+        return
+    try:
+        await store.keeper.settled()
+    except NotKeptError as problem:
+        raise UserError(f"{problem}; see that there is room on the disk, and try again") from problem
+
+
+def identity_of(data_dir: DataDir | None, clock: Clock) -> Identity:
+    """As it was, so that old kubeconfigs work; or a new one."""
+    kept = None if data_dir is None else read_identity(data_dir.read_identity(), clock.now())
+    return kept or new_identity(new_token(), clock.now())
+
+
+def keep_identity(data_dir: DataDir | None, identity: Identity, *, port: int) -> None:
+    if data_dir is None:
+        return
+    text = msgspec.structs.replace(identity, port=port).to_json()
+    if text != data_dir.read_identity():
+        data_dir.write_identity(text)
+
+
+async def furnish(client: Client, clock: Clock, wishes: Wishes, data_dir: DataDir | None) -> NodeChanges | None:
+    """A new cluster gets nodes and their topology. A kept one gets the nodes that are asked for now, which is told."""
+    nodes, usual = Nodes(client, clock), parse_resources(NODE_RESOURCES)
+    if data_dir is not None and data_dir.is_begun:
+        return await nodes.reconcile(wishes.nodes, wishes.node_resources, usual=usual)
+    # One that was killed while it was being furnished has some of it.
+    number = NODES if wishes.nodes is None else wishes.nodes
+    await nodes.reconcile(number, wishes.node_resources or usual, usual=usual)
+    try:
+        await create_topology(client)
+    except ApiError as error:
+        if not error.is_already_exists:
+            raise
+    if data_dir is not None:
+        data_dir.mark_begun()
+    return None
+
+
+def told_changes(changes: NodeChanges | None) -> list[str]:
+    """One line for each kind of change."""
+    if changes is None:
+        return []
+    happened = (("added", changes.added), ("removed", changes.removed), ("resized", changes.resized))
+    return [f"{_counted(names)} {verb}: {_named(names)}" for verb, names in happened if names]
+
+
+def _counted(names: tuple[str, ...]) -> str:
+    return "1 node" if len(names) == 1 else f"{len(names)} nodes"
+
+
+def _named(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if len(names) <= _NAMED_NODES else f"{names[0]} ... {names[-1]}"

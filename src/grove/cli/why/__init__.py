@@ -1,0 +1,1 @@
+"""`grove why`: the explanation of one object."""

@@ -1,0 +1,200 @@
+"""What `grove why` does: reads one set as the operator does, plans as it would, and has the plan explained.
+
+It runs against any cluster and writes nothing.
+"""
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from grove.api import labels
+from grove.api.reasons import ConditionType, Reason
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    GROUPS,
+    NODES,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+    TOPOLOGY_BINDINGS,
+    Resource,
+)
+from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.meta import Condition, ObjectMeta, Uid, Wire, find_condition, is_condition_true
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.backends.registry import SCHEDULERS, Backends
+from grove.cli.common.options import Target
+from grove.cli.common.resource_args import RESOURCES
+from grove.controller.feature_discovery import seen_features
+from grove.controller.informers import NODE_VIEW, Caches
+from grove.controller.rejected_creates import FailureBook
+from grove.controller.snapshot_builder import Observer
+from grove.errors import Bug, UserError
+from grove.kube.api_errors import ApiError
+from grove.kube.client import Client
+from grove.planner.actions import Create
+from grove.planner.explain.text import Sentence
+from grove.planner.explain.why import Explainer, told_failures
+from grove.planner.plan import plan
+from grove.planner.snapshot import UNTIL_TOLD, Snapshot, Surroundings
+from grove.planner.topology.node_label_keys import is_told_to_wait
+
+
+class _NodeStatus(Wire):
+    conditions: tuple[Condition, ...] = ()
+
+
+class _Node(Wire):
+    metadata: ObjectMeta
+    status: _NodeStatus = _NodeStatus()
+
+
+async def explain(client: Client, now: datetime, namespace: str, target: Target) -> tuple[Sentence, ...]:
+    pcs = await _set_of(client, namespace, target)
+    caches, failures = Caches(), FailureBook()
+    surroundings = Surroundings(
+        backends=Backends(enabled=SCHEDULERS, features=await seen_features(client)),
+        is_topology_aware=_is_topology_told(pcs),
+        waits_for_topology=is_told_to_wait(pcs.status.conditions),
+    )
+    observer = Observer(caches, failures, lambda _: None, surroundings=surroundings)
+    await _read(client, pcs, caches)
+    observer.put_offers(surroundings.backends, await _read_scheduler(client, pcs, surroundings.backends, caches))
+    uid = pcs.metadata.uid
+    snapshot = _with_revision(
+        _with_told_outage(_with_told_failures(_seen(observer, uid), observer, failures, uid, now)), now
+    )
+    lost = await _lost_nodes(client, caches)
+    explainer = Explainer(snapshot, plan(snapshot, now), now, lost, caches.pods.values())
+    return (*explainer.failing(str(target)), *_explained(explainer, target))
+
+
+def _explained(explainer: Explainer, target: Target) -> tuple[Sentence, ...]:
+    match target.kind:
+        case "podcliqueset":
+            return explainer.of_set()
+        case "podcliquescalinggroup":
+            return explainer.of_group(target.name)
+        case "podgang":
+            return explainer.of_gang(target.name)
+        case "podclique":
+            return explainer.of_clique(target.name)
+        case _:
+            return explainer.of_pod(target.name)
+
+
+async def _set_of(client: Client, namespace: str, target: Target) -> PodCliqueSet:
+    """The set that an object belongs to; every object of a set carries its name."""
+    try:
+        found = await client.get(RESOURCES[target.kind], namespace, target.name)
+    except ApiError as error:
+        if not error.is_not_found or "could not find" in error.message:
+            raise
+        raise UserError(f"no {target} in namespace {namespace!r}; check the name, and -n") from error
+    if isinstance(found, PodCliqueSet):
+        return found
+    name = found.metadata.labels.get(labels.PART_OF, "")
+    is_ours = found.metadata.labels.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
+    if not (is_ours and name):
+        raise UserError(f"{target} does not belong to a PodCliqueSet; `kubectl describe {target}` may tell more")
+    try:
+        return await client.get(PODCLIQUESETS, namespace, name)
+    except ApiError as error:
+        if error.is_not_found:
+            raise UserError(f"the set {name!r} of {target} is gone; {target} follows soon") from error
+        raise
+
+
+async def _read(client: Client, pcs: PodCliqueSet, caches: Caches) -> None:
+    selector = labels.selector(labels.default_labels(pcs.metadata.name))
+    kinds: tuple[Resource[Any], ...] = (GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES, CONTROLLER_REVISIONS)
+    listings = await asyncio.gather(
+        *(client.list(kind, namespace=pcs.metadata.namespace, label_selector=selector) for kind in kinds)
+    )
+    caches.sets.observe(pcs)
+    for kind, listing in zip(kinds, listings, strict=True):
+        store = caches.store(kind)
+        store.apply_list(listing, store.begin_list())
+
+
+def _is_topology_told(pcs: PodCliqueSet) -> bool:
+    """Whether constraints are carried out depends on how the operator was set up; it wrote down that they are not."""
+    told = find_condition(pcs.status.conditions, ConditionType.TOPOLOGY_LEVELS_UNAVAILABLE)
+    return told is None or told.reason != Reason.TOPOLOGY_AWARE_SCHEDULING_DISABLED
+
+
+async def _read_scheduler(client: Client, pcs: PodCliqueSet, backends: Backends, caches: Caches) -> frozenset[str]:
+    """What the set's scheduler keeps, and what its topology is made of; returns the kinds that are not served."""
+    backend = backends.named(backends.name_for(pcs.spec))
+    missing: list[str] = []
+    kinds: tuple[Resource[Any], ...] = (*backend.mirrors, *backend.queues, TOPOLOGY_BINDINGS, NODE_VIEW)
+    for kind in kinds:
+        namespace = pcs.metadata.namespace if kind.namespaced else ""
+        store = caches.store(kind)
+        mark = store.begin_list()
+        try:
+            store.apply_list(await client.list(kind, namespace=namespace), mark)
+        except ApiError as error:
+            if error.is_not_found:
+                missing.append(kind.full_name)
+            # Not everybody who may see pods may see all of these.
+            elif error.code != 403:
+                raise
+    return frozenset(missing)
+
+
+def _with_told_failures(
+    snapshot: Snapshot, observer: Observer, failures: FailureBook, set_uid: Uid, now: datetime
+) -> Snapshot:
+    """The refusals that the operator wrote down, in place of those it remembers."""
+    for replica in snapshot.replicas:
+        for clique in replica.cliques.values():
+            for failure in told_failures(clique, now):
+                failures.record(
+                    set_uid, replica.index, key=failure.key, code=failure.code,
+                    message=failure.message, now=failure.last_at,
+                )  # fmt: skip
+        observer.mark(set_uid, replica.index)
+    return _seen(observer, set_uid)
+
+
+def _with_told_outage(snapshot: Snapshot) -> Snapshot:
+    """Whether teardowns are held depends on how the operator was set up; it wrote down that it holds some."""
+    is_held = is_condition_true(snapshot.pcs.status.conditions, ConditionType.TEARDOWN_HELD)
+    return msgspec.structs.replace(snapshot, hold_until=UNTIL_TOLD if is_held else None)
+
+
+def _with_revision(snapshot: Snapshot, now: datetime) -> Snapshot:
+    """Where no operator has stored the templates yet: as if it had, so that the rest can be explained."""
+    creates = [a for c in plan(snapshot, now).chains for stage in c.stages for a in stage if isinstance(a, Create)]
+    drawn = [create.body for create in creates if create.resource is CONTROLLER_REVISIONS]
+    if snapshot.revisions or not drawn:
+        return snapshot
+    return msgspec.structs.replace(snapshot, revisions=(msgspec.convert(drawn[0], ControllerRevision),))
+
+
+def _seen(observer: Observer, set_uid: Uid) -> Snapshot:
+    snapshot = observer.snapshot(set_uid)
+    if snapshot is None:
+        raise Bug(f"set {set_uid} was just read and is not in the cache")
+    return snapshot
+
+
+async def _lost_nodes(client: Client, caches: Caches) -> frozenset[str]:
+    """Nodes that pods are on, and that do not answer or do not exist."""
+    used = {pod.spec.node_name for pod in caches.pods.values() if pod.spec.node_name}
+    if not used:
+        return frozenset()
+    try:
+        nodes = await client.list(NODES.viewed_as(_Node))
+    except ApiError as error:
+        # Not everybody who may see pods may see nodes.
+        if error.code == 403:
+            return frozenset()
+        raise
+    ready = {node.metadata.name for node in nodes.items if is_condition_true(node.status.conditions, "Ready")}
+    return frozenset(used - ready)

@@ -1,0 +1,1 @@
+"""The embedded API server: `api_server.py` routes a request to its verb."""

@@ -1,0 +1,234 @@
+"""The rules of webhook configurations as objects: what is filled in, and what makes no sense."""
+
+import re
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import FieldError, duplicate, invalid, not_supported, required
+from grove.cluster.apiserver.admission.match_conditions import condition_problem
+from grove.cluster.apiserver.codec.label_selectors import LabelSelector, selector_errors
+from grove.cluster.apiserver.registry.metadata import dns_subdomain_problem, label_key_problem, unreadable
+from grove.cluster.built_in_resources import Served
+
+_REVIEW_VERSIONS = ("v1", "v1beta1")
+_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_SCOPES = ("*", "Cluster", "Namespaced")
+_LONGEST_SECONDS = 30
+_MOST_CONDITIONS = 64
+_FORMAT = "; desired format: https://host[/path]"
+_URL = re.compile(
+    r"((?P<scheme>[^:/?#]+):)?(//(?P<host>[^/?#]*))?[^?#]*(\?(?P<query>[^#]*))?(#(?P<fragment>.*))?", re.DOTALL
+)
+_URL_PARTS = ("scheme", "host", "query", "fragment")
+
+_Texts = list[str] | None
+
+
+class _Rule(msgspec.Struct, rename="camel"):
+    operations: _Texts = None
+    api_groups: _Texts = None
+    api_versions: _Texts = None
+    resources: _Texts = None
+    scope: str | None = None
+
+
+class _Service(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    path: str | None = None
+    port: int | None = None
+
+
+class _ClientConfig(msgspec.Struct, rename="camel"):
+    url: str | None = None
+    service: _Service | None = None
+    ca_bundle: str | None = None
+
+
+class _Condition(msgspec.Struct):
+    name: str = ""
+    expression: str = ""
+
+
+class _Webhook(msgspec.Struct, rename="camel"):
+    name: str = ""
+    client_config: _ClientConfig = msgspec.field(default_factory=_ClientConfig)
+    rules: list[_Rule] | None = None
+    failure_policy: str | None = None
+    match_policy: str | None = None
+    namespace_selector: LabelSelector | None = None
+    object_selector: LabelSelector | None = None
+    side_effects: str | None = None
+    timeout_seconds: int | None = None
+    admission_review_versions: _Texts = None
+    reinvocation_policy: str | None = None
+    match_conditions: list[_Condition] | None = None
+
+
+class _Configuration(msgspec.Struct):
+    webhooks: list[_Webhook] | None = None
+
+
+def prepared_webhooks(served: Served, obj: JsonObject) -> JsonObject:
+    """With every default filled in. Raises 400 where the types are wrong."""
+    try:
+        msgspec.convert(obj, _Configuration)
+    except msgspec.ValidationError as problem:
+        raise unreadable(served, f"json: {problem}") from None
+    webhooks = obj.get("webhooks")
+    if not webhooks:
+        return obj
+    is_mutating = served.kind == "MutatingWebhookConfiguration"
+    return {**obj, "webhooks": [_prepared(webhook, is_mutating) for webhook in webhooks]}
+
+
+def _prepared(webhook: JsonObject, is_mutating: bool) -> JsonObject:
+    found = {
+        "clientConfig": {},
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "timeoutSeconds": 10,
+        **({"reinvocationPolicy": "Never"} if is_mutating else {}),
+        **webhook,
+    }
+    if service := found["clientConfig"].get("service"):
+        found["clientConfig"] = {**found["clientConfig"], "service": {"port": 443, **service}}
+    if rules := found.get("rules"):
+        found["rules"] = [{"scope": "*", **rule} for rule in rules]
+    return found
+
+
+def webhook_errors(obj: JsonObject) -> list[FieldError]:
+    configuration = msgspec.convert(obj, _Configuration)
+    errors: list[FieldError] = []
+    names: dict[str, None] = {}
+    for index, webhook in enumerate(configuration.webhooks or ()):
+        where = f"webhooks[{index}]"
+        errors += _errors(webhook, where, is_mutating=obj["kind"] == "MutatingWebhookConfiguration")
+        if webhook.name in names:
+            errors.append(duplicate(f"{where}.name", webhook.name, ""))
+        elif webhook.name:
+            names[webhook.name] = None
+    return errors
+
+
+def _errors(webhook: _Webhook, where: str, *, is_mutating: bool) -> list[FieldError]:
+    errors = _name_errors(webhook.name, f"{where}.name")
+    for index, rule in enumerate(webhook.rules or ()):
+        errors += _rule_errors(rule, f"{where}.rules[{index}]")
+    errors += _choice(webhook.failure_policy, ("Fail", "Ignore"), f"{where}.failurePolicy")
+    errors += _choice(webhook.match_policy, ("Equivalent", "Exact"), f"{where}.matchPolicy")
+    if webhook.side_effects is None:
+        errors.append(required(f"{where}.sideEffects", "must specify one of None, NoneOnDryRun"))
+    errors += _choice(webhook.side_effects, ("None", "NoneOnDryRun"), f"{where}.sideEffects")
+    seconds = webhook.timeout_seconds
+    if seconds is not None and not 1 <= seconds <= _LONGEST_SECONDS:
+        problem = f"the timeout value must be between 1 and {_LONGEST_SECONDS} seconds"
+        errors.append(invalid(f"{where}.timeoutSeconds", seconds, problem))
+    if is_mutating:
+        errors += _choice(webhook.reinvocation_policy, ("IfNeeded", "Never"), f"{where}.reinvocationPolicy")
+    errors += selector_errors(webhook.namespace_selector, f"{where}.namespaceSelector")
+    errors += selector_errors(webhook.object_selector, f"{where}.objectSelector")
+    errors += _client_errors(webhook.client_config, f"{where}.clientConfig")
+    errors += _condition_errors(webhook.match_conditions or [], f"{where}.matchConditions")
+    return errors + _version_errors(webhook.admission_review_versions or [], f"{where}.admissionReviewVersions")
+
+
+def _name_errors(name: str, where: str) -> list[FieldError]:
+    if not name:
+        return [required(where, "")]
+    if problem := dns_subdomain_problem(name):
+        return [invalid(where, name, problem)]
+    if name.count(".") < 2:
+        return [invalid(where, name, "should be a domain with at least three segments separated by dots")]
+    return []
+
+
+def _choice(value: str | None, choices: tuple[str, ...], where: str) -> list[FieldError]:
+    return [] if value is None or value in choices else [not_supported(where, value, choices)]
+
+
+def _rule_errors(rule: _Rule, where: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if not rule.operations:
+        errors.append(required(f"{where}.operations", ""))
+    for index, operation in enumerate(rule.operations or ()):
+        errors += _choice(operation, _OPERATIONS, f"{where}.operations[{index}]")
+    for field, values, what in (
+        ("apiGroups", rule.api_groups, "API groups"),
+        ("apiVersions", rule.api_versions, "API versions"),
+        ("resources", rule.resources, ""),
+    ):
+        if not values:
+            errors.append(required(f"{where}.{field}", ""))
+        elif what and "*" in values and len(values) > 1:
+            errors.append(invalid(f"{where}.{field}", values, f"if '*' is present, must not specify other {what}"))
+    errors += [
+        required(f"{where}.apiVersions[{index}]", "") for index, one in enumerate(rule.api_versions or ()) if not one
+    ]
+    return errors + _choice(rule.scope, _SCOPES, f"{where}.scope")
+
+
+def _client_errors(config: _ClientConfig, where: str) -> list[FieldError]:
+    if (config.url is None) is (config.service is None):
+        return [required(where, "exactly one of url or service is required")]
+    if config.url is not None:
+        return _url_errors(config.url, f"{where}.url")
+    service = config.service or _Service()
+    named = {"name": service.name, "namespace": service.namespace}
+    errors = [required(f"{where}.service.{field}", "") for field, value in named.items() if not value]
+    if service.port is not None and not 1 <= service.port <= 65535:
+        problem = "port is not valid: must be between 1 and 65535, inclusive"
+        errors.append(invalid(f"{where}.service.port", service.port, problem))
+    return errors
+
+
+def _url_errors(url: str, where: str) -> list[FieldError]:
+    parts = _URL.fullmatch(url)
+    scheme, host, query, fragment = (parts[name] or "" for name in _URL_PARTS) if parts else ("", "", "", "")
+    user, at, _ = host.rpartition("@")
+    errors = []
+    if scheme != "https":
+        errors.append(invalid(where, scheme, f"'https' is the only allowed URL scheme{_FORMAT}"))
+    if not host:
+        errors.append(invalid(where, "", f"host must be specified{_FORMAT}"))
+    if at:
+        errors.append(invalid(where, user, "user information is not permitted in the URL"))
+    if fragment:
+        errors.append(invalid(where, fragment, "fragments are not permitted in the URL"))
+    if query:
+        errors.append(invalid(where, query, "query parameters are not permitted in the URL"))
+    return errors
+
+
+def _condition_errors(conditions: list[_Condition], where: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if len(conditions) > _MOST_CONDITIONS:
+        errors.append(invalid(where, len(conditions), f"must have at most {_MOST_CONDITIONS} items"))
+    names: dict[str, None] = {}
+    for index, condition in enumerate(conditions[:_MOST_CONDITIONS]):
+        place = f"{where}[{index}]"
+        if not condition.expression.strip():
+            errors.append(required(f"{place}.expression", ""))
+        elif problem := condition_problem(condition.expression):
+            errors.append(invalid(f"{place}.expression", condition.expression, f"compilation failed: {problem}"))
+        if not condition.name:
+            errors.append(required(f"{place}.name", ""))
+        elif condition.name in names:
+            errors.append(duplicate(f"{place}.name", condition.name, ""))
+        elif problem := label_key_problem(condition.name):
+            errors.append(invalid(f"{place}.name", condition.name, problem))
+        names[condition.name] = None
+    return errors
+
+
+def _version_errors(versions: list[str], where: str) -> list[FieldError]:
+    known = ", ".join(_REVIEW_VERSIONS)
+    if not versions:
+        return [required(where, f"must specify one of {known}")]
+    if not any(version in _REVIEW_VERSIONS for version in versions):
+        return [invalid(where, versions, f"must include at least one of {known}")]
+    return []

@@ -1,0 +1,355 @@
+"""Webhook configurations honoured: who is asked about a write, and what the verdicts do to it.
+
+Verbs are carried out in one go and never wait. A write that needs an answer that is not there yet ends with
+`UnansweredError` before it has stored anything; whoever serves the request asks, and has the verb carried out again
+with what was answered (`cluster/apiserver/api_server.py`).
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import msgspec
+
+from grove.api.types.admission import Operation
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.admission.match_conditions import ConditionError, are_met
+from grove.cluster.apiserver.admission.webhook_request import (
+    Address,
+    Call,
+    NoVerdict,
+    Outcome,
+    UnansweredError,
+    Verdict,
+)
+from grove.cluster.apiserver.auth.user_info import Caller
+from grove.cluster.apiserver.codec.label_selectors import selects
+from grove.cluster.apiserver.status_errors import RefusedError, bad_request, forbidden
+from grove.cluster.built_in_resources import BY_QUALIFIED, NAMESPACES, Served
+from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
+from grove.cluster.patches.json_patch import apply_json_patch
+from grove.cluster.storage.store import Storage, Table
+
+MUTATING = BY_QUALIFIED["mutatingwebhookconfigurations.admissionregistration.k8s.io"]
+VALIDATING = BY_QUALIFIED["validatingwebhookconfigurations.admissionregistration.k8s.io"]
+_SERVICES = BY_QUALIFIED["services"]
+_USUAL_TIMEOUT = 10
+_NO_NETWORK = "the embedded cluster has no network of Services; give the webhook a url, or change its failurePolicy"
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """A write as webhooks see it. `object` is None of a deletion, `old` of a creation."""
+
+    operation: Operation
+    served: Served
+    # Of the body where it is not the resource's own: a Scale, a Binding.
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    caller: Caller
+    subresource: str = ""
+    object: JsonObject | None = None
+    old: JsonObject | None = None
+    is_dry: bool = False
+    options: JsonObject = {}
+
+    @property
+    def is_configuration(self) -> bool:
+        """Webhooks are not asked about webhooks: nobody could remove one that is broken."""
+        return self.served is MUTATING or self.served is VALIDATING
+
+
+class Inquiry:
+    """What was found out for one request, while its verb is carried out again and again.
+
+    Chance and time stand still for it: a question that was answered must not become another one.
+    """
+
+    def __init__(self, seed: int, instant: datetime) -> None:
+        self._seed = seed
+        self.instant = instant
+        self.answers: dict[tuple[str, bytes], Outcome] = {}
+
+    def chance(self) -> Random:
+        return Random(self._seed)
+
+
+class _Hook(msgspec.Struct, frozen=True):
+    """One webhook of a configuration."""
+
+    name: str
+    is_mutating: bool
+    spec: JsonObject
+
+    @property
+    def fails_open(self) -> bool:
+        return bool(self.spec.get("failurePolicy") == "Ignore")
+
+
+class Webhooks:
+    """All webhooks of a cluster."""
+
+    def __init__(self, store: Storage) -> None:
+        self._store = store
+        self._mutating = _Source(store.table(MUTATING))
+        self._validating = _Source(store.table(VALIDATING))
+
+    @property
+    def has_mutating(self) -> bool:
+        return bool(self._mutating.hooks())
+
+    @property
+    def has_validating(self) -> bool:
+        return bool(self._validating.hooks())
+
+    def mutated(self, write: Write, inquiry: Inquiry | None, warnings: list[str]) -> JsonObject | None:
+        """The object after every mutating webhook, which are asked one after the other; raises as `RefusedError`."""
+        hooks = self._mutating.hooks()
+        if write.is_configuration:
+            return write.object
+        # Those that want to see what others changed after them.
+        seen: dict[int, None] = {}
+        again: dict[int, None] = {}
+        for index, hook in enumerate(hooks):
+            if not self._is_meant(hook, write):
+                continue
+            changed = _patched(hook, write, self._verdict(hook, write, inquiry, warnings))
+            if changed != write.object:
+                again.update(seen)
+                write = msgspec.structs.replace(write, object=changed)
+            if hook.spec.get("reinvocationPolicy") == "IfNeeded":
+                seen[index] = None
+        for index in sorted(again):
+            hook = hooks[index]
+            if self._is_meant(hook, write):
+                changed = _patched(hook, write, self._verdict(hook, write, inquiry, warnings))
+                write = msgspec.structs.replace(write, object=changed)
+        return write.object
+
+    def validate(self, write: Write, inquiry: Inquiry | None, warnings: list[str]) -> None:
+        """Every validating webhook is asked, all at once; raises as the first that refuses."""
+        hooks = self._validating.hooks()
+        if write.is_configuration:
+            return
+        meant = [hook for hook in hooks if self._is_meant(hook, write)]
+        calls = [self._call(hook, write) for hook in meant]
+        if missing := tuple(call for call in calls if inquiry is None or call.key not in inquiry.answers):
+            raise UnansweredError(missing)
+        for hook in meant:
+            self._verdict(hook, write, inquiry, warnings)
+
+    def _verdict(self, hook: _Hook, write: Write, inquiry: Inquiry | None, warnings: list[str]) -> Verdict:
+        """Of a webhook that is not refused; raises."""
+        call = self._call(hook, write)
+        outcome = None if inquiry is None else inquiry.answers.get(call.key)
+        match outcome:
+            case None:
+                raise UnansweredError((call,))
+            case NoVerdict(why=why):
+                if hook.fails_open:
+                    return Verdict(is_allowed=True)
+                raise _internal(f'failed calling webhook "{hook.name}": {why}')
+            case Verdict(is_allowed=True):
+                warnings += outcome.warnings
+                return outcome
+            case Verdict():
+                warnings += outcome.warnings
+                raise _denied(hook.name, outcome.status)
+
+    def _call(self, hook: _Hook, write: Write) -> Call:
+        spec = hook.spec
+        if write.is_dry and spec.get("sideEffects") not in ("None", "NoneOnDryRun"):
+            raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
+        return Call(
+            webhook=hook.name,
+            is_mutating=hook.is_mutating,
+            address=self._address(spec["clientConfig"]),
+            ca_bundle=spec["clientConfig"].get("caBundle") or "",
+            timeout_seconds=spec.get("timeoutSeconds", _USUAL_TIMEOUT),
+            question=msgspec.json.encode(_question(write)),
+        )
+
+    def _address(self, config: JsonObject) -> Address:
+        """A Service that stands for a host outside of the cluster is that host; others lead nowhere here."""
+        service = config.get("service")
+        if service is None:
+            return Address(shown=config["url"], url=config["url"])
+        name, namespace, port = service["name"], service["namespace"], service.get("port", 443)
+        host = f"{name}.{namespace}.svc"
+        path = (service.get("path") or "").lstrip("/")
+        shown = f"https://{host}:{port}/{path}"
+        entry = self._store.table(_SERVICES).find(namespace, name)
+        if entry is None:
+            return Address(shown=shown, problem=f'service "{name}" not found')
+        spec = entry.obj["spec"]
+        if spec.get("type") != "ExternalName":
+            return Address(shown=shown, problem=_NO_NETWORK)
+        return Address(shown=shown, url=f"https://{spec['externalName']}:{port}/{path}", tls_name=host)
+
+    def _is_meant(self, hook: _Hook, write: Write) -> bool:
+        spec = hook.spec
+        if not any(_is_about(rule, write) for rule in spec.get("rules") or ()):
+            return False
+        if not self._has_namespace(spec.get("namespaceSelector"), write):
+            return False
+        if not _has_labels(spec.get("objectSelector"), write):
+            return False
+        return _meets_conditions(hook, write)
+
+    def _has_namespace(self, selector: JsonObject | None, write: Write) -> bool:
+        if not selector:
+            return True
+        if write.served is NAMESPACES:
+            obj = write.object or write.old or {}
+            return selects(selector, obj)
+        if not write.namespace:
+            return True
+        entry = self._store.table(NAMESPACES).find("", write.namespace)
+        return entry is not None and selects(selector, entry.obj)
+
+
+class _Source:
+    """The webhooks of all configurations of one kind, by the names of their configurations."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._read_at = -1
+        self._hooks: tuple[_Hook, ...] = ()
+
+    def hooks(self) -> tuple[_Hook, ...]:
+        if self._table.end != self._read_at:
+            self._read_at = self._table.end
+            is_mutating = self._table.served is MUTATING
+            self._hooks = tuple(
+                _Hook(webhook["name"], is_mutating, webhook)
+                for entry in self._table.entries("")
+                for webhook in entry.obj.get("webhooks") or ()
+            )
+        return self._hooks
+
+
+def _is_about(rule: JsonObject, write: Write) -> bool:
+    served = write.served
+    return (
+        _has_scope(rule.get("scope", "*"), write)
+        and _has(rule["operations"], write.operation.value)
+        and _has(rule["apiGroups"], served.group)
+        and _has(rule["apiVersions"], served.version)
+        and any(_is_resource(resource, write) for resource in rule["resources"])
+    )
+
+
+def _has_scope(scope: str, write: Write) -> bool:
+    return scope == "*" or (scope == "Namespaced") is write.served.namespaced
+
+
+def _has(items: Iterable[str], wanted: str) -> bool:
+    return any(item in ("*", wanted) for item in items)
+
+
+def _is_resource(text: str, write: Write) -> bool:
+    resource, _, subresource = text.partition("/")
+    return resource in ("*", write.served.plural) and subresource in ("*", write.subresource)
+
+
+def _has_labels(selector: JsonObject | None, write: Write) -> bool:
+    """Of an update the object as it was counts as well."""
+    if not selector:
+        return True
+    return any(obj is not None and selects(selector, obj) for obj in (write.object, write.old))
+
+
+def _meets_conditions(hook: _Hook, write: Write) -> bool:
+    conditions = hook.spec.get("matchConditions")
+    if not conditions:
+        return True
+    expressions = tuple(condition["expression"] for condition in conditions)
+    try:
+        return are_met(expressions, request=_question(write), obj=write.object, old=write.old)
+    except ConditionError as problem:
+        if hook.fails_open:
+            return False
+        raise forbidden(write.served, write.name, str(problem)) from None
+
+
+# --- questions -------------------------------------------------------------------------------------------------------
+
+
+def _question(write: Write) -> JsonObject:
+    """The request of a review, but for its uid."""
+    served = write.served
+    kind = _kind(write.api_version, write.kind)
+    resource = {"group": served.group, "version": served.version, "resource": served.plural}
+    question: JsonObject = {"kind": kind, "resource": resource}
+    if write.subresource:
+        question["subResource"] = write.subresource
+    question |= {"requestKind": kind, "requestResource": resource}
+    if write.subresource:
+        question["requestSubResource"] = write.subresource
+    if write.name:
+        question["name"] = write.name
+    if write.namespace:
+        question["namespace"] = write.namespace
+    return question | {
+        "operation": write.operation.value,
+        "userInfo": write.caller.wire(),
+        "object": write.object,
+        "oldObject": write.old,
+        "dryRun": write.is_dry,
+        "options": write.options,
+    }
+
+
+@lru_cache(maxsize=256)
+def _kind(api_version: str, kind: str) -> JsonObject:
+    group, _, version = api_version.rpartition("/")
+    return {"group": group, "version": version, "kind": kind}
+
+
+# --- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def _patched(hook: _Hook, write: Write, verdict: Verdict) -> JsonObject | None:
+    if not verdict.patch:
+        return write.object
+    if write.object is None:
+        words = f'admission webhook "{hook.name}" attempted to modify the object, which is not supported for this'
+        raise _internal(f"{words} operation")
+    try:
+        changed: Any = apply_json_patch(write.object, verdict.patch)
+    except (PatchInvalidError, PatchConflictError, PatchTooLongError) as problem:
+        raise _internal(str(problem)) from None
+    if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
+        raise _internal(f'admission webhook "{hook.name}" made something of the object that is none')
+    return changed
+
+
+def _internal(why: str) -> RefusedError:
+    """How a real server tells that a webhook is to blame, and not the client."""
+    details = {"causes": [{"message": why}]}
+    return RefusedError(500, "InternalError", f"Internal error occurred: {why}", details)
+
+
+class _DeniedError(RefusedError):
+    """The webhook's own words, whatever they are."""
+
+    def __init__(self, given: JsonObject, message: str) -> None:
+        code = given.get("code")
+        is_refusal = isinstance(code, int) and code >= 400
+        super().__init__(code if isinstance(code, int) and is_refusal else 400, "", message)
+        self._given = given
+
+    def status(self) -> JsonObject:
+        kept = {key: self._given[key] for key in ("reason", "details") if self._given.get(key)}
+        head: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        return {**head, "message": self.message, **kept, "code": self.code}
+
+
+def _denied(name: str, given: JsonObject | None) -> RefusedError:
+    status = given or {}
+    why = status.get("message") or status.get("reason")
+    denied = f'admission webhook "{name}" denied the request'
+    return _DeniedError(status, f"{denied}: {why}" if why else f"{denied} without explanation")

@@ -1,0 +1,141 @@
+"""One question to one webhook, and what its answer means. Pure: bytes go out and come in elsewhere.
+
+Which webhooks are asked, and what happens with their verdicts: `webhook_dispatcher.py`. Carrying a question there:
+`cluster/http/webhook_client.py`.
+"""
+
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+
+_REVIEW = "AdmissionReview"
+_VERSION = "admission.k8s.io/v1"
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a webhook is asked."""
+
+    # As a client of the API server knows it.
+    shown: str
+    # Where it is in truth; empty: nowhere, and `problem` says why.
+    url: str = ""
+    # The name that its certificate is for, where that is not the host of the URL.
+    tls_name: str = ""
+    problem: str = ""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A question that must be asked before a write can go on."""
+
+    webhook: str
+    is_mutating: bool
+    address: "Address"
+    # Whose certificates to trust: base64 of PEM.
+    ca_bundle: str
+    timeout_seconds: int
+    # The request of the review, as JSON, without its uid.
+    question: bytes
+
+    @property
+    def key(self) -> tuple[str, bytes]:
+        """Two calls with the same key have the same answer."""
+        return self.webhook, self.question
+
+    def review(self, uid: str) -> bytes:
+        head = f'{{"kind":"{_REVIEW}","apiVersion":"{_VERSION}","request":{{"uid":"{uid}",'
+        return head.encode() + self.question[1:] + b"}"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a webhook says. `patch` is a JSON patch, already decoded."""
+
+    is_allowed: bool
+    status: JsonObject | None = None
+    patch: list[Any] | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class NoVerdict(msgspec.Struct, frozen=True):
+    """There is no answer that could be used; the failure policy of the webhook decides."""
+
+    why: str
+
+
+Outcome = Verdict | NoVerdict
+# Takes a call, and the uid by which its answer is known.
+Asker = Callable[[Call, str], Awaitable[Outcome]]
+
+
+class UnansweredError(Exception):
+    """The write cannot be decided before these were asked. Nothing was stored."""
+
+    def __init__(self, calls: tuple[Call, ...] = ()) -> None:
+        super().__init__()
+        self.calls = calls
+
+
+class _Response(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str = ""
+    allowed: bool = False
+    status: dict[str, Any] | None = None
+    patch: str | None = None
+    patch_type: str | None = None
+    warnings: tuple[str, ...] | None = None
+
+
+class _Review(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str = ""
+    api_version: str = ""
+    response: _Response | None = None
+
+
+def read_verdict(call: Call, uid: str, body: bytes) -> Outcome:
+    """What the body of an answer says, if it is an answer to this question."""
+    try:
+        review = msgspec.json.decode(body, type=_Review)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        return NoVerdict(f"failed to call webhook: couldn't get version/kind; json parse error: {problem}")
+    response = review.response
+    if response is None:
+        return _invalid("webhook response was absent")
+    if response.uid != uid:
+        return _invalid(f'expected response.uid="{uid}", got "{response.uid}"')
+    if (review.kind, review.api_version) != (_REVIEW, _VERSION):
+        group, _, version = review.api_version.rpartition("/")
+        got = f"{group}/{version}, Kind={review.kind}"
+        return _invalid(f"expected webhook response of admission.k8s.io/v1, Kind={_REVIEW}, got {got}")
+    return _read_response(call, response)
+
+
+def _read_response(call: Call, response: _Response) -> Outcome:
+    if call.is_mutating:
+        if response.patch and response.patch_type is None:
+            return _invalid("webhook returned response.patch but not response.patchType")
+        if not response.patch and response.patch_type is not None:
+            return _invalid("webhook returned response.patchType but not response.patch")
+        if response.patch_type == "":
+            return _invalid('webhook returned invalid response.patchType of ""')
+    elif response.patch:
+        return _invalid("validating webhook may not return response.patch")
+    elif response.patch_type is not None:
+        return _invalid("validating webhook may not return response.patchType")
+    verdict = Verdict(
+        is_allowed=response.allowed, status=response.status, warnings=response.warnings or ()
+    )  # fmt: skip
+    if not response.allowed or not response.patch:
+        return verdict
+    if response.patch_type != "JSONPatch":
+        return NoVerdict(f'unsupported patch type "{response.patch_type}"')
+    try:
+        patch = msgspec.json.decode(base64.b64decode(response.patch, validate=True), type=list[Any])
+    except (ValueError, msgspec.DecodeError) as problem:
+        return NoVerdict(f"received undecodable patch in webhook response: {problem}")
+    return msgspec.structs.replace(verdict, patch=patch)
+
+
+def _invalid(why: str) -> NoVerdict:
+    return NoVerdict(f"received invalid webhook response: {why}")

@@ -1,0 +1,417 @@
+"""The API server: takes requests apart, hands them to the verbs, and answers. No sockets here.
+
+Transports: `cluster/in_process_transport.py`, `cluster/http/`. Each verb has a file beside this one.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import accumulate
+from random import Random
+from typing import Any, assert_never
+
+import structlog
+
+from grove.api.types.admission import AdmissionControl
+from grove.clock import Clock
+from grove.cluster.apiserver import discovery, openapi
+from grove.cluster.apiserver.admission.webhook_dispatcher import Inquiry, Webhooks
+from grove.cluster.apiserver.admission.webhook_request import Asker, Call, NoVerdict, Outcome, UnansweredError
+from grove.cluster.apiserver.auth.access_reviews import NAMESPACED, Reviews
+from grove.cluster.apiserver.auth.rbac_authorizer import RBAC, Authorizer, attempt_of
+from grove.cluster.apiserver.auth.rbac_defaults import store_rbac_defaults
+from grove.cluster.apiserver.auth.tokens import ACCOUNTS, Authenticator, request_token
+from grove.cluster.apiserver.auth.user_info import ADMIN, Caller
+from grove.cluster.apiserver.codec.content_negotiation import Form, form_of, metadata_only
+from grove.cluster.apiserver.codec.protobuf import in_json, is_protobuf, options_in_json
+from grove.cluster.apiserver.codec.version_conversion import in_version
+from grove.cluster.apiserver.context import Context
+from grove.cluster.apiserver.discovery import Page
+from grove.cluster.apiserver.printers.table import as_table, included_of
+from grove.cluster.apiserver.registry.crd_strategy import Definitions
+from grove.cluster.apiserver.registry.events_v1 import in_newer_shape
+from grove.cluster.apiserver.registry.metadata import draw_uid
+from grove.cluster.apiserver.registry.quota import QuotaLedger
+from grove.cluster.apiserver.request_info import Target, find_target
+from grove.cluster.apiserver.status_errors import (
+    RefusedError,
+    bad_request,
+    insufficient_storage,
+    internal_error,
+    method_not_allowed,
+    never_settled,
+    not_found,
+    unknown_path,
+    unsupported_verb,
+)
+from grove.cluster.apiserver.verbs.bind import bind
+from grove.cluster.apiserver.verbs.create import create
+from grove.cluster.apiserver.verbs.delete import delete, delete_collection
+from grove.cluster.apiserver.verbs.evict import evict
+from grove.cluster.apiserver.verbs.finalize import finalize
+from grove.cluster.apiserver.verbs.log_follow import LogStream, is_followed_log
+from grove.cluster.apiserver.verbs.logs import NO_LOGS, LogSource, read_log
+from grove.cluster.apiserver.verbs.patch import patch
+from grove.cluster.apiserver.verbs.read import read_list, read_one
+from grove.cluster.apiserver.verbs.scale import read_scale, write_scale
+from grove.cluster.apiserver.verbs.unsupported_subresources import CLOSED_DOORS, closed_door
+from grove.cluster.apiserver.verbs.update import replace
+from grove.cluster.apiserver.verbs.watch import WatchStream, is_watch, open_stream
+from grove.cluster.built_in_resources import DEFINITIONS, NAMESPACES, PODS, SCALES
+from grove.cluster.custom_resource import CustomVersion
+from grove.cluster.resource_registry import Catalogue
+from grove.cluster.storage.store import HISTORY, Keeper, NotKeptError, Storage, TooDeepError
+from grove.errors import require
+from grove.kube.transport import Request, Response
+
+log = structlog.get_logger()
+
+Stream = WatchStream | LogStream
+Observer = Callable[[Request, Response], None]
+
+_VERBS = {"POST": "create", "DELETE": "delete"}
+# Every webhook takes a round at most, and every change of the object while they are asked another one each.
+_MOST_ROUNDS = 200
+_MOST_WARNED_LETTERS, _LONGEST_WARNING, _MOST_WARNINGS = 4096, 256, 64
+_FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+def is_stream(request: Request) -> bool:
+    """Answered by `open_stream`, not by `handle`."""
+    return is_watch(request) or is_followed_log(request)
+
+
+class ApiServer:
+    """A Kubernetes API over its own store, or one that was restored. Same seed, same requests: same answers."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random,
+        *,
+        admission: AdmissionControl | None = None,
+        history: int = HISTORY,
+        logs: LogSource = NO_LOGS,
+        observers: Iterable[Observer] = (),
+        store: Storage | None = None,
+    ) -> None:
+        self.clock = clock
+        self.store = store or Storage(history)
+        # Called with every request (watches excepted) and its answer.
+        self.observers = list(observers)
+        self._logs = logs
+        self.kinds = Catalogue(self.store)
+        self._ledger = QuotaLedger(self.store)
+        self._context = Context(self.store, clock, random, quotas=self._ledger, admission=admission)
+        self._definitions = Definitions(self._context)
+        self.authenticator = Authenticator(self.store, clock)
+        self._authorizer = Authorizer(self.store)
+        self._reviews = Reviews(self._context, self._authorizer, self.authenticator)
+        self._ask: Asker = _ask_nobody
+        # What is not about objects: discovery and the like, by path; made anew when the kinds change.
+        self._pages: dict[str, Page] = {}
+        self._pages_edition = -1
+        for name in _FIRST_NAMESPACES:
+            if self.store.table(NAMESPACES).find("", name) is None:
+                self._create_namespace(name)
+        if self.store.keeper is not None:
+            # Not when somebody asks: a disk that refuses them then would take our kinds back.
+            self._definitions.keep_ours()
+            store_rbac_defaults(self._context)
+
+    def authorize(self, request: Request, caller: Caller) -> None:
+        """Raises `RefusedError` unless the roles of the caller allow this. Who calls in process is not asked."""
+        if not caller.is_unrestricted:
+            store_rbac_defaults(self._context)
+            self._authorizer.check(caller, attempt_of(request))
+
+    def answer(self, request: Request, caller: Caller = ADMIN) -> Coroutine[Any, Any, Response]:
+        """As `handle`, once everything that the answer tells of is kept; a write that cannot be kept is refused."""
+        if self.store.keeper is None:
+            return self.handle_asking(request, caller)
+        return self._answer_kept(request, caller, self.store.keeper)
+
+    async def _answer_kept(self, request: Request, caller: Caller, keeper: Keeper) -> Response:
+        while True:
+            response = await self.handle_asking(request, caller)
+            try:
+                await keeper.settled()
+                return response
+            except NotKeptError as problem:
+                if request.is_write:
+                    return insufficient_storage(str(problem)).response()
+                # What was read is taken back: what is there instead?
+
+    async def stream(self, request: Request) -> Stream:
+        """As `open_stream`, once everything that it begins with is kept."""
+        while True:
+            stream = self.open_stream(request)
+            if self.store.keeper is None:
+                return stream
+            try:
+                await self.store.keeper.settled()
+                return stream
+            except NotKeptError:
+                stream.close()
+            except BaseException:
+                stream.close()
+                raise
+
+    def ask_webhooks(self, ask: Asker) -> None:
+        """From now on webhook configurations are honoured."""
+        self._ask = ask
+        self._context.webhooks = Webhooks(self.store)
+
+    async def handle_asking(self, request: Request, caller: Caller = ADMIN) -> Response:
+        """As `handle`, after webhooks were asked. Until then nothing has happened: who gives up has done nothing.
+
+        What they are asked about may change meanwhile; then they are asked again.
+        """
+        inquiry: Inquiry | None = None
+        for _ in range(_MOST_ROUNDS):
+            try:
+                return self._handle(request, caller, inquiry)
+            except UnansweredError as unanswered:
+                random = self._context.random
+                if inquiry is None:
+                    # Once more, with chance and time that stand still: then what is asked stays the same.
+                    inquiry = Inquiry(random.getrandbits(64), self.clock.now())
+                    continue
+                outcomes = await asyncio.gather(*(self._ask(call, draw_uid(random)) for call in unanswered.calls))
+                for call, outcome in zip(unanswered.calls, outcomes, strict=True):
+                    inquiry.answers[call.key] = outcome
+        return never_settled().response()
+
+    def handle(self, request: Request, caller: Caller = ADMIN) -> Response:
+        """The answer to everything but a stream, at once. Webhooks cannot be asked this way."""
+        try:
+            return self._handle(request, caller, None)
+        except UnansweredError:
+            log.error("a webhook had to be asked, and could not", method=request.method, path=request.path)
+            return internal_error().response()
+
+    def _handle(self, request: Request, caller: Caller, inquiry: Inquiry | None) -> Response:
+        context = self._context
+        context.warnings.clear()
+        context.program, context.caller, context.query = request.program, caller, request.query
+        context.inquiry = inquiry
+        if inquiry is None:
+            return self._attempt(request)
+        chance, context.random = context.random, inquiry.chance()
+        try:
+            return self._attempt(request)
+        finally:
+            context.random, context.inquiry = chance, None
+
+    def _attempt(self, request: Request) -> Response:
+        try:
+            page = self._page(request.path.rstrip("/"))
+            if page is not None:
+                response = page(request)
+            elif request.path.startswith(NAMESPACED):
+                response = self._reviews.answer_in_namespace(request)
+            else:
+                response = self._answer(request)
+        except RefusedError as refused:
+            response = refused.response()
+        except UnansweredError:
+            raise
+        except (RecursionError, TooDeepError):
+            response = bad_request("the body is nested too deeply").response()
+        except Exception:
+            # One request must not take the server down; whoever sent it learns that it is not to blame.
+            log.exception("request failed", method=request.method, path=request.path)
+            response = internal_error().response()
+        else:
+            self._ledger.settle()
+            self._definitions.settle()
+        if self._context.warnings:
+            response = _with_warnings(response, self._context.warnings)
+        for observer in self.observers:
+            observer(request, response)
+        return response
+
+    def open_stream(self, request: Request) -> Stream:
+        """Raises `ApiError`. Of a watch, a revision that is too old is the first line, not an error here."""
+        try:
+            target = self._target(request)
+            if is_followed_log(request) and target.served is PODS and target.subresource == "log":
+                return LogStream(self._context, target, request, self._logs)
+            if request.method != "GET" or target.name:
+                raise method_not_allowed()
+            return open_stream(self._context, target, request)
+        except RefusedError as refused:
+            raise refused.api_error() from None
+
+    def _page(self, path: str) -> Page | None:
+        if self._pages_edition != self.kinds.edition:
+            self._pages_edition = self.kinds.edition
+            self._pages = {**discovery.pages(self.kinds), **openapi.pages(self.kinds), **self._reviews.pages()}
+        return self._pages.get(path)
+
+    def _target(self, request: Request) -> Target:
+        target = find_target(self.kinds, request)
+        if target.served is DEFINITIONS:
+            self._definitions.store_ours()
+        elif target.served.group == RBAC:
+            store_rbac_defaults(self._context)
+        return target
+
+    def _answer(self, request: Request) -> Response:
+        target = self._target(request)
+        if is_protobuf(request):
+            request = _from_protobuf(target, request)
+        custom = target.served.custom
+        if not request.accept and not target.is_newer_event and (custom is None or custom.is_shown_as_stored):
+            return self._dispatch(target, request)
+        form = form_of(request.accept, is_custom=target.served.is_custom)
+        if target.is_newer_event and request.method != "GET":
+            raise method_not_allowed()
+        response = self._dispatch(target, request)
+        if custom is not None and not custom.is_shown_as_stored:
+            response = self._seen(custom, target, response)
+        return self._formed(form, target, request, response)
+
+    def _seen(self, custom: CustomVersion, target: Target, response: Response) -> Response:
+        """The answer as this version of a custom kind shows it."""
+        if custom.deprecation is not None:
+            words = f"{target.served.api_version} {target.served.kind} is deprecated"
+            self._context.warnings.insert(0, custom.deprecation or words)
+        if custom.stored_as is None or target.subresource == "scale":
+            return response
+        body = in_version(custom, target.served.api_version, response.body)
+        return Response(status=response.status, body=body, headers=response.headers)
+
+    def _formed(self, form: Form, target: Target, request: Request, response: Response) -> Response:
+        """The answer in the form that the client wants; deletes and most subresources have but one."""
+        if request.method == "DELETE" or target.subresource not in ("", "status", "scale"):
+            return response
+        match form:
+            case Form.TABLE:
+                shown = SCALES if target.subresource == "scale" else target.served
+                body = as_table(shown, response.body, included_of(request), self.clock.now())
+            case Form.METADATA | Form.METADATA_LIST:
+                # A write has happened by now: it is not refused for how its answer was asked for.
+                body = metadata_only(response.body, form if request.method == "GET" else Form.METADATA)
+            case Form.OBJECT if target.is_newer_event:
+                body = in_newer_shape(response.body)
+            case Form.OBJECT:
+                return response
+            case _:
+                assert_never(form)
+        return Response(status=response.status, body=body, headers=response.headers)
+
+    def _dispatch(self, target: Target, request: Request) -> Response:
+        if target.subresource:
+            return self._dispatch_subresource(target, request)
+        match (request.method, bool(target.name)):
+            case ("GET", True):
+                return read_one(self._context, target, request)
+            case ("GET", False):
+                require(not is_watch(request), "a transport opens a watch as a stream")
+                return read_list(self._context, target, request)
+            case ("POST", False):
+                return create(self._context, target, request)
+            case ("PUT", True):
+                return replace(self._context, target, request)
+            case ("PATCH", True):
+                return patch(self._context, target, request)
+            case ("DELETE", True):
+                return delete(self._context, target, request)
+            case ("DELETE", False):
+                return delete_collection(self._context, target, request)
+            case _:
+                raise method_not_allowed()
+
+    def _dispatch_subresource(self, target: Target, request: Request) -> Response:
+        served = target.served
+        match (target.subresource, request.method):
+            case ("status", "GET") if served.has_status:
+                return read_one(self._context, target, request)
+            case ("status", "PUT") if served.has_status:
+                return replace(self._context, target, request)
+            case ("status", "PATCH") if served.has_status:
+                return patch(self._context, target, request)
+            case ("scale", "GET") if served.has_scale:
+                return read_scale(self._context, target)
+            case ("scale", "PUT" | "PATCH") if served.has_scale:
+                return write_scale(self._context, target, request)
+            case ("log", "GET") if served is PODS:
+                return read_log(self._context, target, request, self._logs)
+            case ("binding", "POST") if served is PODS:
+                return bind(self._context, target, request)
+            case ("eviction", "POST") if served is PODS:
+                return evict(self._context, target, request)
+            case ("finalize", "PUT") if served is NAMESPACES:
+                return finalize(self._context, target, request)
+            case ("token", "POST") if served is ACCOUNTS:
+                return request_token(self._context, self.authenticator, target, request)
+            case ("status" | "scale" | "binding" | "eviction" | "log" | "finalize" | "token", _) if _is_served(target):
+                verb = _VERBS.get(request.method, "")
+                raise unsupported_verb(served, verb) if served.is_custom else method_not_allowed()
+            case (door, _) if served is PODS and door in CLOSED_DOORS:
+                raise closed_door(self._context, target)
+            case _:
+                raise not_found(served, target.name) if served.is_custom else unknown_path()
+
+    def _create_namespace(self, name: str) -> None:
+        body = b'{"metadata":{"name":"%b"}}' % name.encode()
+        answer = create(self._context, Target(NAMESPACES, ""), Request(method="POST", path="", body=body))
+        require(answer.status == 201, f"namespace {name} can be created in an empty store")
+
+
+# What a body is where it is not the object itself.
+_BODIES = {
+    "binding": ("v1", "Binding"),
+    "eviction": ("policy/v1", "Eviction"),
+    "scale": ("autoscaling/v1", "Scale"),
+    "token": ("authentication.k8s.io/v1", "TokenRequest"),
+}
+
+
+def _from_protobuf(target: Target, request: Request) -> Request:
+    """With the JSON that its body means. Patches are JSON anyway, and custom kinds have no field numbers."""
+    served = target.served
+    if request.method == "PATCH" or served.is_custom:
+        return request
+    if request.method == "DELETE":
+        return options_in_json(request) if request.body else request
+    return in_json(request, *_BODIES.get(target.subresource, (served.api_version, served.kind)))
+
+
+def _is_served(target: Target) -> bool:
+    served = target.served
+    match target.subresource:
+        case "status":
+            return served.has_status
+        case "scale":
+            return served.has_scale
+        case "finalize":
+            return served is NAMESPACES
+        case "token":
+            return served is ACCOUNTS
+        case _:
+            return served is PODS
+
+
+async def _ask_nobody(call: Call, uid: str) -> Outcome:
+    return NoVerdict("this cluster asks nobody")
+
+
+def _with_warnings(response: Response, warnings: list[str]) -> Response:
+    """One header line per warning, as HTTP would carry them."""
+    lines = "\n".join(f'299 - "{_quoted(warning)}"' for warning in _told_warnings(warnings))
+    return Response(status=response.status, body=response.body, headers={**response.headers, "Warning": lines})
+
+
+def _told_warnings(warnings: list[str]) -> list[str]:
+    """Each once. Of many the first, and each cut, as on a real server; and no more lines than every client reads."""
+    texts = list(dict.fromkeys(warnings))
+    if sum(map(len, texts)) > _MOST_WARNED_LETTERS:
+        texts = [text[:_LONGEST_WARNING] for text in texts]
+    totals = accumulate(map(len, texts))
+    fitting = [text for text, total in zip(texts, totals, strict=True) if total <= _MOST_WARNED_LETTERS]
+    return fitting[:_MOST_WARNINGS]
+
+
+def _quoted(text: str) -> str:
+    return " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"')

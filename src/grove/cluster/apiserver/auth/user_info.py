@@ -1,0 +1,77 @@
+"""Who makes a request. How a caller proves it: `tokens.py`, `cluster/http/`; what it may do: `rbac_authorizer.py`."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+
+AUTHENTICATED = "system:authenticated"
+_ANONYMOUS, _UNAUTHENTICATED = "system:anonymous", "system:unauthenticated"
+_MASTERS = "system:masters"
+_ACCOUNT_PREFIX = "system:serviceaccount:"
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """A user or a service account, as roles and webhooks know it."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def is_unrestricted(self) -> bool:
+        return _MASTERS in self.groups
+
+    def wire(self) -> JsonObject:
+        """As `UserInfo`."""
+        found: JsonObject = {"username": self.name}
+        if self.uid:
+            found["uid"] = self.uid
+        if self.groups:
+            found["groups"] = list(self.groups)
+        if self.extra:
+            found["extra"] = {key: list(values) for key, values in self.extra}
+        return found
+
+
+# Whoever has the token of the kubeconfig.
+ADMIN = Caller(name="grove-admin", groups=(_MASTERS, AUTHENTICATED))
+
+
+def account_name(namespace: str, name: str) -> str:
+    """The user name of a service account."""
+    return f"{_ACCOUNT_PREFIX}{namespace}:{name}"
+
+
+def account_groups(namespace: str) -> tuple[str, ...]:
+    return "system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED
+
+
+def account(namespace: str, name: str) -> Caller:
+    return Caller(name=account_name(namespace, name), groups=account_groups(namespace))
+
+
+def impersonated(
+    name: str, groups: tuple[str, ...] = (), uid: str = "", extra: Mapping[str, tuple[str, ...]] = {}
+) -> Caller:
+    """Somebody by his name: the groups of a service account follow from it; who is nobody was not authenticated."""
+    parts = name.removeprefix(_ACCOUNT_PREFIX).split(":")
+    if not groups and name.startswith(_ACCOUNT_PREFIX) and len(parts) == 2:
+        groups = account_groups(parts[0])
+    elif name == _ANONYMOUS:
+        groups = (*groups, _UNAUTHENTICATED)
+    else:
+        groups = (*groups, AUTHENTICATED)
+    return Caller(name=name, uid=uid, groups=groups, extra=tuple(extra.items()))
+
+
+# Controllers of the cluster itself, under the names that webhooks know them by on a real one.
+GARBAGE_COLLECTOR = account("kube-system", "generic-garbage-collector")
+NAMESPACE_CONTROLLER = account("kube-system", "namespace-controller")
+DISRUPTION_CONTROLLER = account("kube-system", "disruption-controller")
+POD_COLLECTOR = account("kube-system", "pod-garbage-collector")
+# A part of the API server itself.
+DEFINITION_CONTROLLER = Caller(name="system:apiserver", groups=(_MASTERS, AUTHENTICATED))
+ACCOUNT_CONTROLLER = account("kube-system", "service-account-controller")

@@ -1,0 +1,46 @@
+"""Which fields built-in kinds have, so that a misspelt one can be named. Custom kinds: `cluster/custom_resource.py`."""
+
+from typing import Any
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.built_in_schemas import built_in, definition_name
+from grove.cluster.built_in_resources import Served
+
+_ANY: JsonObject = {}
+# Metadata are everybody's: `cluster/apiserver/registry/field_validation.py`.
+_ELSEWHERE = "metadata"
+
+
+def without_unknown(served: Served, obj: JsonObject) -> tuple[JsonObject, list[str]]:
+    """The object as a real server would keep it, and the paths of what it would drop."""
+    name = definition_name(served)
+    unknown: list[str] = []
+    if name is None:
+        return obj, unknown
+    schema = built_in().definitions[name]
+    properties = {**schema.get("properties", {}), _ELSEWHERE: _ANY}
+    return _known(obj, {**schema, "properties": properties}, "", unknown), unknown
+
+
+def _known(value: Any, schema: JsonObject, path: str, unknown: list[str]) -> Any:
+    """What is known of the value; the paths of the rest are added to `unknown`."""
+    if "$ref" in schema:
+        schema = built_in().definitions[schema["$ref"]]
+    match value:
+        case dict() if "properties" in schema:
+            fields = schema["properties"]
+            kept = {}
+            for name, inner in value.items():
+                where = f"{path}.{name}" if path else name
+                if name in fields:
+                    kept[name] = _known(inner, fields[name], where, unknown)
+                else:
+                    unknown.append(where)
+            return kept
+        case dict() if isinstance(schema.get("additionalProperties"), dict):
+            inner_schema = schema["additionalProperties"]
+            return {key: _known(inner, inner_schema, f"{path}.{key}", unknown) for key, inner in value.items()}
+        case list() if isinstance(schema.get("items"), dict):
+            return [_known(inner, schema["items"], f"{path}[{index}]", unknown) for index, inner in enumerate(value)]
+        case _:
+            return value

@@ -1,0 +1,49 @@
+"""The schemas of built-in kinds: structure only, as an API server tells it, in `built_in_openapi.json.gz`.
+
+`tests/kube/controlplane/openapi.py` takes it from a running one. References are the bare names of definitions.
+"""
+
+import gzip
+import pkgutil
+from functools import cache
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.built_in_resources import Served
+
+
+class BuiltIn(msgspec.Struct, frozen=True):
+    # By group, version and kind, joined by slashes: the name of the definition.
+    kinds: dict[str, str]
+    definitions: dict[str, JsonObject]
+
+
+@cache
+def built_in() -> BuiltIn:
+    data = pkgutil.get_data(__package__, "built_in_openapi.json.gz")
+    return msgspec.json.decode(gzip.decompress(data or b""), type=BuiltIn)
+
+
+def definition_name(served: Served) -> str | None:
+    """None: nothing is known of this kind."""
+    return built_in().kinds.get(f"{served.group}/{served.version}/{served.kind}")
+
+
+def needed_definitions(*roots: str) -> dict[str, JsonObject]:
+    """These, and all that they refer to."""
+    definitions, found, waiting = built_in().definitions, dict[str, JsonObject](), list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = definitions[name]
+            waiting += _references(definitions[name])
+    return found
+
+
+def _references(schema: JsonObject) -> list[str]:
+    if "$ref" in schema:
+        return [schema["$ref"]]
+    inner = [*schema.get("properties", {}).values()]
+    inner += [schema[word] for word in ("items", "additionalProperties") if isinstance(schema.get(word), dict)]
+    return [name for each in inner for name in _references(each)]

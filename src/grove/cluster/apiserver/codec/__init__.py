@@ -1,0 +1,1 @@
+"""Decoding of requests and encoding of responses."""

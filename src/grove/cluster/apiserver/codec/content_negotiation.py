@@ -1,0 +1,103 @@
+"""In which form a client wants its answer: the `Accept` header, read as a real server reads it.
+
+What the forms look like: `table.py` for people, `metadata_only` here for programs that need no more, `discovery.py`.
+"""
+
+from enum import Enum
+from functools import lru_cache
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.status_errors import RefusedError
+
+_JSON_TYPES = ("application/json", "application/*", "*/*", "")
+
+
+class Form(Enum):
+    OBJECT = "Object"
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+    METADATA_LIST = "PartialObjectMetadataList"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """One media type of an Accept header, with its parameters."""
+
+    media_type: str
+    parameters: dict[str, str]
+
+    @property
+    def is_json(self) -> bool:
+        return self.media_type in _JSON_TYPES
+
+    def asks_for(self, group: str, kind: str, versions: tuple[str, ...]) -> bool:
+        wanted = self.parameters
+        return wanted.get("g") == group and wanted.get("as") == kind and wanted.get("v") in versions
+
+
+def form_of(accept: str, *, is_custom: bool = False) -> Form:
+    """The first form asked for that can be given; raises 406 if there is none."""
+    return _form_of(accept, is_custom) if accept else Form.OBJECT
+
+
+@lru_cache(maxsize=256)
+def _form_of(accept: str, is_custom: bool) -> Form:
+    for wish in wishes_of(accept):
+        if not wish.is_json:
+            continue
+        match wish.parameters.get("as"):
+            case None:
+                return Form.OBJECT
+            case "Table" if wish.asks_for("meta.k8s.io", "Table", ("v1", "v1beta1")):
+                return Form.TABLE
+            case "PartialObjectMetadata":
+                return Form.METADATA
+            case "PartialObjectMetadataList":
+                return Form.METADATA_LIST
+            case _:
+                pass
+    # Built-in kinds look at the media type before they look at its parameters.
+    is_json = any(wish.is_json for wish in wishes_of(accept))
+    raise not_acceptable() if is_custom or is_json else not_representable()
+
+
+@lru_cache(maxsize=256)
+def wishes_of(accept: str) -> tuple[Wish, ...]:
+    """In the order of the header, which is how clients of Kubernetes rank them."""
+    return tuple(_wish(part) for part in accept.split(","))
+
+
+def _wish(part: str) -> Wish:
+    media_type, *parameters = (piece.strip() for piece in part.split(";"))
+    pairs = (parameter.partition("=") for parameter in parameters)
+    return Wish(media_type.lower(), {name.strip(): value.strip().strip('"') for name, _, value in pairs})
+
+
+def not_acceptable() -> RefusedError:
+    return RefusedError(406, "NotAcceptable", "only the following media types are accepted: application/json")
+
+
+def not_representable() -> RefusedError:
+    """The same, of built-in kinds."""
+    message = "406: Not Acceptable\n\nAvailable representations: application/json, application/json;stream=watch"
+    return RefusedError(406, "NotAcceptable", message, {})
+
+
+def metadata_only(body: bytes, form: Form) -> bytes:
+    """An object or a list of objects, reduced to metadata; raises 406 where one was asked for and it is the other."""
+    found: JsonObject = msgspec.json.decode(body)
+    is_list = "items" in found
+    if is_list is not (form is Form.METADATA_LIST):
+        what = "is a list" if is_list else "is not a list"
+        message = f"you requested {form.value}, but the requested object {what} ({found.get('kind')})"
+        raise RefusedError(406, "NotAcceptable", message)
+    if not is_list:
+        return msgspec.json.encode(partial_object(found))
+    items = [partial_object(item) for item in found["items"]]
+    head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": found["metadata"]}
+    return msgspec.json.encode({**head, "items": items})
+
+
+def partial_object(obj: JsonObject) -> JsonObject:
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj.get("metadata", {})}

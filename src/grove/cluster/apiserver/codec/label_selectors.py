@@ -1,0 +1,79 @@
+"""Label selectors as they stand in objects (`matchLabels`, `matchExpressions`): what is wrong with one, whom it means.
+
+Those in a query are texts: `selectors.py`.
+"""
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import FieldError, forbidden, invalid, required
+from grove.cluster.apiserver.registry.metadata import label_key_problem, label_value_problem
+
+_WITH_VALUES = ("In", "NotIn")
+_WITHOUT_VALUES = ("Exists", "DoesNotExist")
+
+
+class Requirement(msgspec.Struct):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class LabelSelector(msgspec.Struct, rename="camel"):
+    """What a selector must look like before any rule reads it."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Requirement] | None = None
+
+
+def selector_errors(selector: LabelSelector | None, where: str) -> list[FieldError]:
+    if selector is None:
+        return []
+    errors: list[FieldError] = []
+    for key, value in (selector.match_labels or {}).items():
+        for text, problem in ((key, label_key_problem(key)), (value, label_value_problem(value))):
+            if problem:
+                errors.append(invalid(f"{where}.matchLabels", text, problem))
+    for index, requirement in enumerate(selector.match_expressions or ()):
+        errors += _requirement_errors(requirement, f"{where}.matchExpressions[{index}]")
+    return errors
+
+
+def _requirement_errors(requirement: Requirement, where: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    values = requirement.values or []
+    if requirement.operator in _WITH_VALUES and not values:
+        errors.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif requirement.operator in _WITHOUT_VALUES and values:
+        errors.append(
+            forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+        )
+    elif requirement.operator not in (*_WITH_VALUES, *_WITHOUT_VALUES):
+        errors.append(invalid(f"{where}.operator", requirement.operator, "not a valid selector operator"))
+    if problem := label_key_problem(requirement.key):
+        errors.append(invalid(f"{where}.key", requirement.key, problem))
+    for index, value in enumerate(values):
+        if problem := label_value_problem(value):
+            errors.append(invalid(f"{where}.values[{index}]", value, problem))
+    return errors
+
+
+def selects(selector: JsonObject, obj: JsonObject) -> bool:
+    """Whether the labels of the object are meant. An empty selector means all."""
+    labels: dict[str, str] = (obj.get("metadata") or {}).get("labels") or {}
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_meets(requirement, labels) for requirement in selector.get("matchExpressions") or ())
+
+
+def _meets(requirement: JsonObject, labels: dict[str, str]) -> bool:
+    key, values = requirement.get("key", ""), requirement.get("values") or ()
+    match requirement.get("operator"):
+        case "In":
+            return key in labels and labels[key] in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case _:
+            return key not in labels

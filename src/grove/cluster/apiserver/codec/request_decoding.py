@@ -1,0 +1,296 @@
+"""Reading request bodies and the options that come in a query, before any rule of a kind is asked."""
+
+import re
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject, without_nulls
+from grove.api.validation.field_errors import ErrorKind, FieldError, forbidden, invalid, not_supported
+from grove.cluster.apiserver.codec.bool_params import is_on, switch
+from grove.cluster.apiserver.codec.duplicate_fields import doubled_fields
+from grove.cluster.apiserver.status_errors import (
+    UnreadableError,
+    bad_request,
+    invalid_kind,
+    invalid_options,
+    unrecognized,
+    unsupported_media_type,
+)
+from grove.cluster.built_in_resources import Served
+from grove.kube.transport import APPLY_PATCH, Request
+
+_JSON = "application/json"
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+_NO_JSON = "couldn't get version/kind; json parse error"
+
+
+def decode_object(kind: str, request: Request) -> JsonObject:
+    """The body as an object, whatever is in it; null is an empty one. Raises 400."""
+    try:
+        obj = msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise unrecognized(kind, request.body, f"{_NO_JSON}: {problem}") from None
+    if obj is not None and not isinstance(obj, dict):
+        raise unrecognized(kind, request.body, f"{_NO_JSON}: the body is not an object")
+    return obj or {}
+
+
+def decode_patch(request: Request) -> Any:
+    try:
+        return msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise bad_request("invalid JSON patch") from None
+
+
+def read_object(served: Served, request: Request) -> JsonObject:
+    """The object in the body, of the kind the path says. Built-in kinds may leave out what the path says anyway."""
+    check_is_json(served, request)
+    obj = decode_object(served.kind, request)
+    if served.is_custom:
+        _check_custom_head(served, obj, request.body)
+    # To a built-in kind null is absent, at any depth; custom kinds have schemas that may say otherwise.
+    if not served.is_custom and b"null" in request.body:
+        obj = without_nulls(obj)
+    return as_kind(served, obj)
+
+
+def check_is_json(served: Served, request: Request) -> None:
+    """Raises 415."""
+    if request.content_type.partition(";")[0] != _JSON:
+        raise unsupported_media_type((_JSON,) if served.is_custom else (_JSON, _PROTOBUF))
+
+
+def _check_custom_head(served: Served, obj: JsonObject, body: bytes) -> None:
+    """A custom object must say what it is."""
+    if not obj.get("kind"):
+        problem = f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'"
+        raise unrecognized(served.kind, body, problem)
+    api_version = obj.get("apiVersion") or ""
+    if api_version != served.api_version:
+        raise bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version "
+            f"({served.api_version})"
+        )
+
+
+def as_kind(served: Served, obj: JsonObject) -> JsonObject:
+    """The same object, `kind` and `apiVersion` first; raises 400 or 422 if they are others than the path says."""
+    kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    if kind == served.kind and api_version == served.api_version and _is_tidy(obj):
+        return obj
+    if served.is_custom:
+        _check_same_custom_kind(served, obj)
+    else:
+        _check_same_kind(served, kind or served.kind, api_version or served.api_version)
+    return {"kind": served.kind, "apiVersion": served.api_version, **_rest(obj)}
+
+
+def _check_same_kind(served: Served, kind: Any, api_version: Any) -> None:
+    if not isinstance(kind, str) or not isinstance(api_version, str):
+        raise UnreadableError(served.kind, served.version, served.kind, "json: kind and apiVersion are texts")
+    version = api_version.rpartition("/")[2]
+    if api_version != served.api_version:
+        problem = f'no kind "{kind}" is registered for version "{api_version}"'
+        raise UnreadableError(kind, version, served.kind, problem)
+    if kind != served.kind:
+        raise UnreadableError(kind, version, served.kind, "these are different kinds")
+
+
+def _check_same_custom_kind(served: Served, obj: JsonObject) -> None:
+    metadata = obj.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    shown = name if isinstance(name, str) else ""
+    for field, wanted in (("apiVersion", served.api_version), ("kind", served.kind)):
+        if (given := obj.get(field)) != wanted:
+            kind = given if field == "kind" and isinstance(given, str) else served.kind
+            raise invalid_kind(kind, served.group, shown, [invalid(field, given, f"must be {wanted}")])
+
+
+def _is_tidy(obj: JsonObject) -> bool:
+    return [*islice(obj, 2)] == ["kind", "apiVersion"] and None not in obj.values()
+
+
+def _rest(obj: JsonObject) -> JsonObject:
+    return {key: value for key, value in obj.items() if key != "kind" and key != "apiVersion" and value is not None}
+
+
+class FieldValidation(StrEnum):
+    """What to do about fields that the kind does not have."""
+
+    IGNORE = "Ignore"
+    WARN = "Warn"
+    STRICT = "Strict"
+
+
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a write is to be carried out."""
+
+    is_dry: bool = False
+    validation: FieldValidation = FieldValidation.WARN
+    # The client said what it wants: then built-in kinds are looked at too, and doubled keys, which takes time.
+    is_particular: bool = False
+    # Paths of keys that stand twice in the body.
+    doubled: tuple[str, ...] = ()
+    # Who writes, if the client says so itself.
+    manager: str = ""
+
+
+_PLAIN = WriteOptions()
+_LONGEST_MANAGER = 128
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+
+
+def read_write_options(request: Request) -> WriteOptions:
+    if not request.query:
+        return _PLAIN
+    manager = request.query.get("fieldManager", "")
+    if manager or "force" in request.query:
+        _check_manager(request, manager)
+    wish = request.query.get("fieldValidation", "")
+    if not wish:
+        return WriteOptions(is_dry=is_dry_run(request), manager=manager)
+    try:
+        validation = FieldValidation(wish)
+    except ValueError:
+        error = not_supported("fieldValidation", wish, ("", "Ignore", "Strict", "Warn"))
+        raise invalid_options(_OPTIONS[request.method], error) from None
+    doubled = () if validation is FieldValidation.IGNORE else doubled_fields(request.body)
+    return WriteOptions(
+        is_dry=is_dry_run(request), validation=validation, is_particular=True, doubled=doubled, manager=manager
+    )
+
+
+def _check_manager(request: Request, manager: str) -> None:
+    """Raises 422 for a name that nobody can have, and for a force that nobody needs."""
+    errors = []
+    if request.method == "PATCH" and "force" in request.query and not is_apply(request):
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        detail = f"may not be more than {_LONGEST_MANAGER} bytes"
+        errors.append(FieldError(path="fieldManager", kind=ErrorKind.TOO_LONG, detail=detail))
+    for position, letter in enumerate(manager):
+        if not letter.isprintable():
+            problem = f"invalid character U+{ord(letter):04X} (at position {position})"
+            errors.append(invalid("fieldManager", manager, problem))
+            break
+    if errors:
+        raise invalid_options(_OPTIONS[request.method], *errors)
+
+
+def is_apply(request: Request) -> bool:
+    return request.content_type.partition(";")[0] == APPLY_PATCH
+
+
+def is_forced(request: Request) -> bool:
+    return is_on(request.query, "force")
+
+
+def is_dry_run(request: Request) -> bool:
+    """All of a dry run but the storing happens."""
+    if not request.query:
+        return False
+    wish = request.query.get("dryRun")
+    if wish not in (None, "All"):
+        raise invalid_options(_OPTIONS[request.method], not_supported("dryRun", [wish], ("All",)))
+    return wish is not None
+
+
+class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str | None = None
+    api_version: str | None = None
+    grace_period_seconds: int | None = None
+    preconditions: Preconditions | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    dry_run: list[str] | None = None
+    # Of an object that cannot be read any more: here there is none.
+    ignore_store_read_error_with_cluster_breaking_potential: bool | None = None
+
+    @property
+    def is_unsafe(self) -> bool:
+        return bool(self.ignore_store_read_error_with_cluster_breaking_potential)
+
+
+UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
+_delete_options = msgspec.json.Decoder(DeleteOptions)
+_WHOLE = re.compile(r"([-+]?)0*([0-9]+)", re.ASCII)
+_MOST_DIGITS = 19
+_POLICIES = ("Foreground", "Background", "Orphan")
+
+
+def read_delete_options(request: Request) -> DeleteOptions:
+    """From the body; without one, as a shorthand, from the query."""
+    options = _options_in_body(request) if request.body else _options_in_query(request)
+    check_delete_options(options)
+    return options
+
+
+def check_delete_options(options: DeleteOptions) -> None:
+    """Raises 422 for what makes no sense."""
+    policy = options.propagation_policy
+    if any(wish != "All" for wish in options.dry_run or ()):
+        raise invalid_options("DeleteOptions", not_supported("dryRun", options.dry_run, ("All",)))
+    if policy not in (None, *_POLICIES):
+        raise invalid_options("DeleteOptions", not_supported("propagationPolicy", policy, (*_POLICIES, "nil")))
+    if policy is not None and options.orphan_dependents is not None:
+        problem = "orphanDependents and deletionPropagation cannot be both set"
+        raise invalid_options("DeleteOptions", invalid("propagationPolicy", policy, problem))
+    if options.is_unsafe:
+        _check_unsafe_options(options)
+
+
+def _check_unsafe_options(options: DeleteOptions) -> None:
+    others = {
+        "propagationPolicy": options.propagation_policy,
+        "orphanDependents": options.orphan_dependents,
+        "gracePeriodSeconds": options.grace_period_seconds,
+        "preconditions": options.preconditions,
+    }
+    errors = [
+        invalid(UNSAFE, True, f"cannot be set together with .{name}")
+        for name, value in others.items()
+        if value is not None
+    ]
+    if errors:
+        raise invalid_options("DeleteOptions", *errors)
+
+
+def _options_in_body(request: Request) -> DeleteOptions:
+    try:
+        options = _delete_options.decode(request.body)
+    except msgspec.ValidationError as problem:
+        raise bad_request(f"json: {problem}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise bad_request(f"{_NO_JSON}: {problem}") from None
+    if options.kind not in (None, "", "DeleteOptions"):
+        raise bad_request(f'no kind "{options.kind}" is registered for version "{options.api_version}"')
+    return options
+
+
+def _options_in_query(request: Request) -> DeleteOptions:
+    grace = request.query.get("gracePeriodSeconds")
+    return DeleteOptions(
+        grace_period_seconds=None if grace is None else whole_number(grace),
+        propagation_policy=request.query.get("propagationPolicy"),
+        orphan_dependents=switch(request.query, "orphanDependents"),
+        dry_run=["All"] if is_dry_run(request) else None,
+        ignore_store_read_error_with_cluster_breaking_potential=switch(request.query, UNSAFE),
+    )
+
+
+def whole_number(text: str) -> int:
+    """Raises 400 for what is no number of 64 bits."""
+    match = _WHOLE.fullmatch(text)
+    if match and len(match[2]) <= _MOST_DIGITS and -(2**63) <= (number := int(match[1] + match[2])) < 2**63:
+        return number
+    problem = "value out of range" if match else "invalid syntax"
+    raise bad_request(f"strconv.ParseInt: parsing {msgspec.json.encode(text).decode()}: {problem}")

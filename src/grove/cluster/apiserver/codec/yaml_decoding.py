@@ -1,0 +1,218 @@
+"""YAML in a request: the first document as JSON could say it, and the keys that stand twice in it.
+
+Scalars are read as a real server reads them: `yes` and `n` are truths, times stay texts. Built from the parser's events
+and not by its constructors: those trust their author, and a body may come from anybody.
+"""
+
+import base64
+import binascii
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from grove.cluster.apiserver.codec.duplicate_fields import doubled_fields
+from grove.cluster.storage.store import DEEPEST
+
+# Ten times as fast, and there wherever the package came with it.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Aliases let a short text stand for an endless one: no document is larger than its text and this many values.
+_SPARE_VALUES = 10_000
+_TRUTHS = {
+    form: truth
+    for words, truth in ((("y", "yes", "true", "on"), True), (("n", "no", "false", "off"), False))
+    for word in words
+    for form in (word, word.capitalize(), word.upper())
+}
+_NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+_INT = re.compile(r"([-+]?)(?:0b([01]+)|0o?([0-7]+)|0x([0-9a-fA-F]+)|(0|[1-9][0-9]*))")
+_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
+_ENDLESS = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(nan|NaN|NAN)")
+_TIME = re.compile(r"\d{4}-\d\d?-\d\d?(?:(?:[Tt]|[ \t]+)\d\d?:\d\d:\d\d(?:\.\d*)?[ \t]*(?:Z|[-+]\d\d?(?::?\d\d)?)?)?")
+_STANDARD = "tag:yaml.org,2002:"
+
+
+class YamlProblemError(Exception):
+    """No YAML, or none that could be JSON: the client must write something else."""
+
+
+class Document(msgspec.Struct, frozen=True):
+    value: Any
+    # What stands twice, with its line.
+    doubled: tuple[str, ...] = ()
+
+
+def read_document(body: bytes) -> Document:
+    """Raises `YamlProblemError`."""
+    if body[:1] == b"{" and not doubled_fields(body):
+        try:
+            return Document(msgspec.json.decode(body))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # No JSON, but YAML may begin like it.
+            pass
+    try:
+        return _Reader(body).document()
+    except (yaml.YAMLError, UnicodeError, ValueError) as problem:
+        raise YamlProblemError(" ".join(str(problem).split())) from None
+
+
+class _Anchored(msgspec.Struct, frozen=True):
+    """A value that can be meant again, and how many values it consists of."""
+
+    value: Any
+    size: int
+
+
+class _Reader:
+    def __init__(self, body: bytes) -> None:
+        self._events: Iterator[Any] = yaml.parse(body, Loader=_LOADER)
+        self._left = len(body) + _SPARE_VALUES
+        # None: still being read.
+        self._anchors: dict[str, _Anchored | None] = {}
+        self._doubled: list[str] = []
+
+    def document(self) -> Document:
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                return Document(self._value(next(self._events), 0), tuple(self._doubled))
+        return Document(None)
+
+    def _value(self, event: Any, depth: int) -> Any:
+        if depth > DEEPEST:
+            raise ValueError("exceeded max depth")
+        if isinstance(event, yaml.AliasEvent):
+            return self._meant(event.anchor or "")
+        before = self._left
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        value = self._fresh(event, depth)
+        self._count(1)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchored(value, before - self._left)
+        return value
+
+    def _fresh(self, event: Any, depth: int) -> Any:
+        if isinstance(event, yaml.ScalarEvent):
+            return _scalar(event)
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(depth)
+        items = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._value(event, depth + 1))
+        return items
+
+    def _mapping(self, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            is_merge = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
+            key, line = _key(self._value(event, depth + 1)), event.start_mark.line + 1
+            value = self._value(next(self._events), depth + 1)
+            if is_merge:
+                merged = {**_merged(value), **merged}
+                continue
+            if key in found:
+                self._doubled.append(f'line {line}: key "{key}" already set in map')
+            found[key] = value
+        return {**merged, **found} if merged else found
+
+    def _meant(self, anchor: str) -> Any:
+        if anchor not in self._anchors:
+            raise ValueError(f"unknown anchor '{anchor}' referenced")
+        anchored = self._anchors[anchor]
+        if anchored is None:
+            raise ValueError(f"anchor '{anchor}' value contains itself")
+        self._count(anchored.size)
+        return copy.deepcopy(anchored.value)
+
+    def _count(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise ValueError("document contains excessive aliasing")
+
+
+def _merged(value: Any) -> dict[str, Any]:
+    """What `<<` brings in: of several the first counts."""
+    found: dict[str, Any] = {}
+    for one in value if isinstance(value, list) else (value,):
+        if not isinstance(one, dict):
+            raise ValueError("map merge requires map or sequence of maps as the value")
+        found = {**one, **found}
+    return found
+
+
+def _scalar(event: Any) -> Any:
+    text, tag = event.value, event.tag
+    if tag is None or tag == "!":
+        return _plain(text) if event.implicit[0] else text
+    if not tag.startswith(_STANDARD):
+        # A word of somebody's own: the text is what is left.
+        return text
+    return _tagged(text, tag.removeprefix(_STANDARD))
+
+
+def _tagged(text: str, wanted: str) -> Any:
+    """A text that says itself what it is."""
+    if wanted == "binary":
+        try:
+            return base64.b64decode(text, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            raise ValueError("!!binary value contains invalid base64 data") from None
+    if wanted == "timestamp" and _TIME.fullmatch(text):
+        return text
+    if wanted not in _TYPES:
+        return text
+    value = _plain(text)
+    if wanted == "float" and type(value) is int:
+        return float(value)
+    if type(value) is not _TYPES[wanted]:
+        shown = next((name for name, type_ in _TYPES.items() if type(value) is type_), "str")
+        raise ValueError(f"cannot decode !!{shown} `{text}` as a !!{wanted}")
+    return value
+
+
+_TYPES = {"int": int, "float": float, "bool": bool, "null": type(None), "timestamp": tuple}
+
+
+def _plain(text: str) -> Any:
+    """What a text without quotes means."""
+    if text in _NULLS:
+        return None
+    if text[0] not in "-+.0123456789":
+        return _TRUTHS.get(text, text)
+    if match := _ENDLESS.fullmatch(text):
+        raise ValueError(f"json: unsupported value: {'NaN' if match[2] else (match[1] or '+') + 'Inf'}")
+    return _number(text, text.replace("_", ""))
+
+
+def _number(text: str, digits: str) -> Any:
+    """Whole ones that do not fit into 64 bits are broken ones; what fits into neither is a text."""
+    if match := _INT.fullmatch(digits):
+        sign, *forms = match.groups()
+        base, found = next((base, form) for base, form in zip((2, 8, 16, 10), forms, strict=True) if form is not None)
+        # Longer than any that fits; the rest is not worth the time that it takes.
+        value = int(sign + found, base) if len(found) <= 64 else 2**64
+        if -(2**63) <= value < 2**64:
+            return value
+    elif not _FLOAT.fullmatch(digits):
+        return text
+    try:
+        number = float(digits)
+    except ValueError:
+        return text
+    return text if number in (float("inf"), float("-inf")) else number
+
+
+def _key(key: Any) -> str:
+    match key:
+        case str():
+            return key
+        case bool():
+            return "true" if key else "false"
+        case int() | float():
+            return str(key)
+        case _:
+            raise ValueError(f"unsupported map key of type: {type(key).__name__}")

@@ -1,0 +1,273 @@
+"""OpenAPI v3: an index, and one document per group and version; what `kubectl explain`, `apply` and `--validate` read.
+
+Custom kinds have the schemas of their definitions. Built-in kinds have the structure of a real server's
+(`built_in_schemas.py`) and no sentence of it; the few words are ours.
+OpenAPI v2 is not served; kubectl looks into it only for what it missed in v3, and finds nothing.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from functools import cache, lru_cache
+
+import msgspec
+
+from grove.api.schema.kubernetes_descriptions import WORDS
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.built_in_schemas import definition_name, needed_definitions
+from grove.cluster.apiserver.codec.content_negotiation import wishes_of
+from grove.cluster.apiserver.discovery import GIT_VERSION, Page, root
+from grove.cluster.apiserver.status_errors import method_not_allowed, unknown_path
+from grove.cluster.built_in_resources import Served
+from grove.cluster.resource_registry import Catalogue
+from grove.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_GVK = "x-kubernetes-group-version-kind"
+
+
+def pages(kinds: Catalogue) -> dict[str, Page]:
+    """The answer to each path of OpenAPI, of these kinds as they are now."""
+    grouped: dict[tuple[str, str], tuple[Served, ...]] = {}
+    for served in kinds.served:
+        place = (served.group, served.version)
+        grouped[place] = (*grouped.get(place, ()), served)
+    places = {root(*place): members for place, members in grouped.items()}
+    index = cache(lambda: _index_body(places))
+    found: dict[str, Page] = {"/openapi/v3": lambda request: _json(request, index()), "/openapi/v2": _older}
+    for path, members in places.items():
+        found[f"/openapi/v3{path}"] = _document_page(members)
+    return found
+
+
+# As it is asked for; an answer must not have the @, which no media type may have.
+_OLDER_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+# A document of version 2.0 that describes nothing.
+_OLDER_DOCUMENT = b"\n\x032.0"
+
+
+def _older(request: Request) -> Response:
+    """kubectl looks here for kinds that it did not find in v3, and must learn that they are not here, either.
+
+    Whoever wants to read it is told that there is none: what is served is described in v3."""
+    if request.method != "GET" or all(wish.media_type != _OLDER_TYPE for wish in wishes_of(request.accept)):
+        raise unknown_path()
+    return Response(status=200, body=_OLDER_DOCUMENT, headers={"Content-Type": _OLDER_TYPE.replace("@", ".")})
+
+
+def _index_body(places: dict[str, tuple[Served, ...]]) -> bytes:
+    paths = {}
+    for place, members in places.items():
+        digest = hashlib.sha256(_document(members)).hexdigest().upper()
+        paths[place.removeprefix("/")] = {"serverRelativeURL": f"/openapi/v3{place}?hash={digest}"}
+    return msgspec.json.encode({"paths": paths})
+
+
+def _document_page(members: tuple[Served, ...]) -> Page:
+    return lambda request: _json(request, _document(members))
+
+
+def _json(request: Request, body: bytes) -> Response:
+    if request.method != "GET":
+        raise method_not_allowed()
+    return Response(status=200, body=body)
+
+
+@lru_cache(maxsize=256)
+def _document(kinds: tuple[Served, ...]) -> bytes:
+    """Of the kinds of one group and version."""
+    roots = [name for served in kinds if (name := definition_name(served)) is not None]
+    schemas = {
+        name: _described(name, _referring(schema)) for name, schema in needed_definitions(*_ALWAYS, *roots).items()
+    }
+    paths: JsonObject = {}
+    for served in kinds:
+        schemas[_schema_name(served)] = _schema(served, schemas.get(_schema_name(served)))
+        schemas[f"{_schema_name(served)}List"] = _list_schema(served)
+        paths |= _paths(served)
+    return msgspec.json.encode(
+        {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": GIT_VERSION},
+            "paths": paths,
+            "components": {"schemas": schemas},
+        }
+    )
+
+
+# Schemas
+
+
+def _schema_name(served: Served) -> str:
+    if served.is_custom:
+        return ".".join((*reversed(served.group.split(".")), served.version, served.kind))
+    known = definition_name(served)
+    return known or f"io.k8s.api.{served.group.partition('.')[0] or 'core'}.{served.version}.{served.kind}"
+
+
+def _kind_of(served: Served, kind: str = "") -> JsonObject:
+    return {"group": served.group, "version": served.version, "kind": kind or served.kind}
+
+
+def _ref(name: str) -> JsonObject:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _schema(served: Served, known: JsonObject | None) -> JsonObject:
+    if served.custom is not None:
+        metadata = {"description": "Standard object's metadata.", "allOf": [_ref(f"{_META}.ObjectMeta")]}
+        known = served.custom.schema
+        known = {**known, "properties": {**_HEAD, **known.get("properties", {}), "metadata": metadata}}
+    elif known is None:
+        properties = {**_HEAD, "metadata": _ref(f"{_META}.ObjectMeta")}
+        known = {"type": "object", "properties": properties, "x-kubernetes-preserve-unknown-fields": True}
+    return {**known, _GVK: [_kind_of(served)]}
+
+
+def _list_schema(served: Served) -> JsonObject:
+    return {
+        "type": "object",
+        "description": f"{served.list_kind} is a list of {served.kind}",
+        "required": ["items"],
+        "properties": {
+            **_HEAD,
+            "items": {"type": "array", "items": _ref(_schema_name(served))},
+            "metadata": _ref(f"{_META}.ListMeta"),
+        },
+        _GVK: [_kind_of(served, served.list_kind)],
+    }
+
+
+def _referring(schema: JsonObject) -> JsonObject:
+    """With references as documents write them."""
+    if "$ref" in schema:
+        return _ref(schema["$ref"])
+    result = dict(schema)
+    if "properties" in schema:
+        result["properties"] = {name: _referring(inner) for name, inner in schema["properties"].items()}
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            result[word] = _referring(schema[word])
+    return result
+
+
+def _described(name: str, schema: JsonObject) -> JsonObject:
+    """With what we have to say of its fields."""
+    words = {**_WORDS.get(name, {}), **WORDS.get(name.rpartition(".")[2], {}), **_HEAD_WORDS}
+    properties = {field: _worded(inner, words.get(field, "")) for field, inner in schema.get("properties", {}).items()}
+    return {**schema, "properties": properties} if properties else schema
+
+
+def _worded(schema: JsonObject, words: str) -> JsonObject:
+    if not words:
+        return schema
+    return {"description": words, **({"allOf": [schema]} if "$ref" in schema else schema)}
+
+
+_HEAD_WORDS = {
+    "apiVersion": "Version of this representation of the object.",
+    "kind": "Kind of the object.",
+    "metadata": "Standard object's metadata.",
+}
+_HEAD: JsonObject = {field: {"type": "string", "description": _HEAD_WORDS[field]} for field in ("apiVersion", "kind")}
+# In every document, because lists and answers need them.
+_ALWAYS = (f"{_META}.ListMeta", f"{_META}.ObjectMeta")
+_WORDS = {
+    f"{_META}.ObjectMeta": {
+        "name": "Name, unique among objects of the same kind in the same namespace.",
+        "generateName": "Beginning of a name that the server completes.",
+        "namespace": "The space within which the name is unique.",
+        "uid": "Unique in time and space, given by the server.",
+        "resourceVersion": "Changes with every write.",
+        "generation": "Counts changes of the wish.",
+        "creationTimestamp": "When the object was created.",
+        "deletionTimestamp": "When the object leaves, or will.",
+        "labels": "For selecting objects.",
+        "annotations": "For everything else that tools want to remember.",
+        "finalizers": "Who has something to do before the object may go.",
+        "ownerReferences": "The objects with which this one goes.",
+        "managedFields": "Who wrote which field last.",
+    }
+}
+
+
+# Paths: kubectl looks here for what a kind supports
+
+
+def _paths(served: Served) -> JsonObject:
+    place = root(served.group, served.version)
+    if served.namespaced:
+        place += "/namespaces/{namespace}"
+    collection, one = f"{place}/{served.plural}", f"{place}/{served.plural}/{{name}}"
+    paths = {
+        collection: {
+            "get": _operation(served, "list", _READ),
+            "post": _operation(served, "post", _WRITE, ("application/json",)),
+            "delete": _operation(served, "deletecollection", _DELETE),
+            "parameters": _place_parameters(served, ()),
+        },
+        one: {**_one(served), "delete": _operation(served, "delete", _DELETE)},
+    }
+    if served.has_status:
+        paths[f"{one}/status"] = _one(served)
+    return paths
+
+
+def _one(served: Served) -> JsonObject:
+    return {
+        "get": _operation(served, "get", ()),
+        "put": _operation(served, "put", _WRITE, ("application/json",)),
+        "patch": _operation(served, "patch", (*_WRITE, "force"), _patches(served)),
+        "parameters": _place_parameters(served, ("name",)),
+    }
+
+
+def _patches(served: Served) -> tuple[str, ...]:
+    merging = () if served.is_custom else (STRATEGIC_PATCH,)
+    return (APPLY_PATCH, JSON_PATCH, MERGE_PATCH, *merging)
+
+
+_READ = (
+    "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion",
+    "resourceVersionMatch", "timeoutSeconds", "watch",
+)  # fmt: skip
+_WRITE = ("dryRun", "fieldManager", "fieldValidation")
+_DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+
+
+def _operation(served: Served, action: str, queries: Iterable[str], bodies: tuple[str, ...] = ()) -> JsonObject:
+    operation: JsonObject = {
+        "operationId": f"{action}-{served.qualified}",
+        "parameters": [
+            {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}} for name in queries
+        ],
+        "responses": {
+            code: {"description": words, "content": {"application/json": {"schema": _answer(served, action)}}}
+            for code, words in _CODES.get(action, _OK).items()
+        },
+        "x-kubernetes-action": action,
+        _GVK: _kind_of(served),
+    }
+    if bodies:
+        schema = _ref(_schema_name(served)) if action != "patch" else {"type": "object"}
+        operation["requestBody"] = {"required": True, "content": {body: {"schema": schema} for body in bodies}}
+    return operation
+
+
+_OK = {"200": "OK"}
+_CODES = {
+    "post": {"201": "Created"},
+    "patch": {"200": "OK", "201": "Created"},
+    "delete": {"200": "OK", "202": "Accepted"},
+}
+
+
+def _answer(served: Served, action: str) -> JsonObject:
+    if action.startswith("delete"):
+        # The last of what is gone, or a Status.
+        return {"type": "object"}
+    return _ref(f"{_schema_name(served)}List" if action == "list" else _schema_name(served))
+
+
+def _place_parameters(served: Served, names: tuple[str, ...]) -> list[JsonObject]:
+    places = (*names, "namespace") if served.namespaced else names
+    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in places]

@@ -1,0 +1,384 @@
+"""The columns that `kubectl get` shows of each kind: their names, and one object's cells.
+
+Of our kinds they are the printer columns of the definition; of built-in kinds those of a real server. The table around
+them is made in `table.py`.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.codec.lenient_json import at, items, part
+from grove.cluster.apiserver.printers.human_duration import age_of
+from grove.cluster.apiserver.printers.pod_printer import POD_COLUMNS, pod_cells
+from grove.cluster.apiserver.registry.hpa import targets_cell
+from grove.cluster.built_in_resources import Served
+from grove.cluster.custom_resource import Column
+
+Cells = list[Any]
+Row = Callable[[JsonObject, datetime], Cells]
+
+_NONE = "<none>"
+# Of built-in kinds almost all columns are texts to a real server, whatever is in them.
+_TYPES = {"Value": "integer", "Global-Default": "boolean", "Allowed Disruptions": "integer", "Desired": "integer",
+          "Available": "integer"}  # fmt: skip
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """Definitions of the columns, and the cells of one object in the same order."""
+
+    columns: tuple[JsonObject, ...]
+    row: Row
+
+
+@cache
+def layout_of(served: Served) -> Layout:
+    if served.custom is not None:
+        return _custom_layout(served.custom.columns or (_AGE,))
+    names, row = _BUILT_IN.get(served.plural, (("Name", "Age"), _name_and_age))
+    return Layout(columns=tuple(_definition(name) for name in names), row=row)
+
+
+def _definition(name: str) -> JsonObject:
+    """A leading `+` marks a column that only `-o wide` shows."""
+    is_wide, plain = name.startswith("+"), name.lstrip("+")
+    kind = _TYPES.get(plain, "string")
+    return {
+        "name": plain,
+        "type": kind,
+        "format": "name" if plain == "Name" else "",
+        "description": "",
+        "priority": int(is_wide),
+    }
+
+
+# Custom kinds
+
+_AGE = Column(name="Age", type="date", json_path=".metadata.creationTimestamp")
+
+
+def _custom_layout(columns: tuple[Column, ...]) -> Layout:
+    name = _definition("Name")
+    finds = [(_path(column.json_path), column.type) for column in columns]
+
+    def row(obj: JsonObject, now: datetime) -> Cells:
+        return [obj["metadata"]["name"], *(_cell(find(obj), type_, now) for find, type_ in finds)]
+
+    return Layout(columns=(name, *(_custom_definition(column) for column in columns)), row=row)
+
+
+def _custom_definition(column: Column) -> JsonObject:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    }
+
+
+def _cell(value: Any, type_: str, now: datetime) -> Any:
+    match type_:
+        case "date":
+            return _age_cell(value, now) if isinstance(value, str) else None
+        case "string":
+            return _text_cell(value)
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case "integer":
+            return int(value) if _is_number(value) else None
+        case "number":
+            return value if _is_number(value) else None
+        case _:
+            return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _age_cell(value: str, now: datetime) -> str:
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return "<invalid>"
+    return age_of(value, now)
+
+
+def _text_cell(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+_STEP = re.compile(
+    r"""\.(?P<field>(?:\\.|[^.\[\\])+)
+    |\['(?P<quoted>[^']*)'\]
+    |\[\?\(@\.(?P<key>[\w.]+)\s*==\s*(?:"(?P<wanted>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[\w.]+))\)\]
+    |\[(?P<start>-?\d+)?(?P<colon>:)?(?P<end>-?\d+)?\]
+    |\[\*\]""",
+    re.VERBOSE,
+)
+
+
+def _path(text: str) -> Callable[[JsonObject], Any]:
+    """The part of JSON path that printer columns use; of several matches the first, as on a real server."""
+    steps = list(_STEP.finditer(text))
+
+    def find(obj: JsonObject) -> Any:
+        found: list[Any] = [obj]
+        for step in steps:
+            found = [inner for each in found for inner in _follow(each, step)]
+        return found[0] if found else None
+
+    return find
+
+
+def _follow(found: Any, step: re.Match[str]) -> list[Any]:
+    """All that one step leads to."""
+    if step["field"] is not None or step["quoted"] is not None:
+        name = step["quoted"] if step["field"] is None else re.sub(r"\\(.)", r"\1", step["field"])
+        return [found[name]] if isinstance(found, dict) and name in found else []
+    if not isinstance(found, list):
+        return []
+    if step["key"]:
+        wanted = next(text for text in (step["wanted"], step["single"], step["bare"]) if text is not None)
+        steps = tuple(step["key"].split("."))
+        return [item for item in found if _text_cell(at(item, steps)) == wanted]
+    if step["colon"]:
+        bounds = [None if step[name] is None else int(step[name]) for name in ("start", "end")]
+        return found[slice(*bounds)]
+    if step["start"] is not None:
+        index = int(step["start"])
+        return [found[index]] if -len(found) <= index < len(found) else []
+    return found
+
+
+# Built-in kinds
+
+
+def _age(obj: JsonObject, now: datetime) -> str:
+    return age_of(obj["metadata"].get("creationTimestamp"), now)
+
+
+def _name_and_age(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], _age(obj, now)]
+
+
+def _namespace(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], _status(obj).get("phase", ""), _age(obj, now)]
+
+
+def _node(obj: JsonObject, now: datetime) -> Cells:
+    info = part(_status(obj).get("nodeInfo"))
+    addresses = {each.get("type"): each.get("address") for each in items(_status(obj).get("addresses"))}
+    return [
+        obj["metadata"]["name"],
+        _node_state(obj),
+        _node_roles(obj),
+        _age(obj, now),
+        info.get("kubeletVersion", ""),
+        addresses.get("InternalIP") or _NONE,
+        addresses.get("ExternalIP") or _NONE,
+        info.get("osImage") or "<unknown>",
+        info.get("kernelVersion") or "<unknown>",
+        info.get("containerRuntimeVersion") or "<unknown>",
+    ]
+
+
+def _node_state(obj: JsonObject) -> str:
+    ready = [each.get("status") for each in items(_status(obj).get("conditions")) if each.get("type") == "Ready"]
+    states = ["Unknown" if not ready else "Ready" if ready[0] == "True" else "NotReady"]
+    if _spec(obj).get("unschedulable"):
+        states.append("SchedulingDisabled")
+    return ",".join(states)
+
+
+def _node_roles(obj: JsonObject) -> str:
+    prefix = "node-role.kubernetes.io/"
+    labels = obj["metadata"].get("labels") or {}
+    return ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or _NONE
+
+
+def _joined(*parts: Any) -> str:
+    """Of what nobody promises to be a text."""
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _event(obj: JsonObject, now: datetime) -> Cells:
+    about = part(obj.get("involvedObject"))
+    first = obj.get("firstTimestamp") or obj.get("eventTime")
+    source = part(obj.get("source"))
+    return [
+        age_of(obj.get("lastTimestamp") or first, now),
+        obj.get("type", ""),
+        obj.get("reason", ""),
+        f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",
+        about.get("fieldPath", ""),
+        _joined(
+            source.get("component") or obj.get("reportingComponent"), source.get("host") or obj.get("reportingInstance")
+        ),
+        str(obj.get("message", "")).strip(),
+        age_of(first, now),
+        obj.get("count", 1),
+        obj["metadata"]["name"],
+    ]
+
+
+def _service(obj: JsonObject, now: datetime) -> Cells:
+    spec = _spec(obj)
+    ports = [_port(port) for port in items(spec.get("ports"))]
+    external = spec.get("externalIPs") or ([spec["externalName"]] if spec.get("externalName") else [])
+    # Nobody here gives addresses to the outside.
+    missing = "<pending>" if spec.get("type") == "LoadBalancer" else _NONE
+    return [
+        obj["metadata"]["name"],
+        spec.get("type", "ClusterIP"),
+        spec.get("clusterIP") or _NONE,
+        ",".join(map(str, external)) or missing,
+        ",".join(ports) or _NONE,
+        _age(obj, now),
+        ",".join(f"{key}={value}" for key, value in part(spec.get("selector")).items()) or _NONE,
+    ]
+
+
+def _port(port: JsonObject) -> str:
+    node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
+
+
+def _configmap(obj: JsonObject, now: datetime) -> Cells:
+    count = len(part(obj.get("data"))) + len(part(obj.get("binaryData")))
+    return [obj["metadata"]["name"], count, _age(obj, now)]
+
+
+def _secret(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], obj.get("type", "Opaque"), len(part(obj.get("data"))), _age(obj, now)]
+
+
+def _quota(obj: JsonObject, now: datetime) -> Cells:
+    hard, used = part(_status(obj).get("hard")), part(_status(obj).get("used"))
+    shown = {name: f"{name}: {used.get(name, 0)}/{hard[name]}" for name in sorted(hard)}
+    limits = [text for name, text in shown.items() if name.startswith("limits.")]
+    requests = [text for name, text in shown.items() if not name.startswith("limits.")]
+    return [obj["metadata"]["name"], ", ".join(requests), ", ".join(limits), _age(obj, now)]
+
+
+def _lease(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], _spec(obj).get("holderIdentity", ""), _age(obj, now)]
+
+
+def _autoscaler(obj: JsonObject, now: datetime) -> Cells:
+    spec, target = _spec(obj), part(_spec(obj).get("scaleTargetRef"))
+    return [
+        obj["metadata"]["name"],
+        f"{target.get('kind', '')}/{target.get('name', '')}",
+        targets_cell(spec),
+        spec.get("minReplicas", 1),
+        spec.get("maxReplicas", 0),
+        _status(obj).get("currentReplicas", 0),
+        _age(obj, now),
+    ]
+
+
+def _scale(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], _spec(obj).get("replicas", 0), _status(obj).get("replicas", 0), _age(obj, now)]
+
+
+def _revision(obj: JsonObject, now: datetime) -> Cells:
+    owners = [each for each in items(obj["metadata"].get("ownerReferences")) if each.get("controller")]
+    return [obj["metadata"]["name"], _owner(owners[0]) if owners else _NONE, obj.get("revision", 0), _age(obj, now)]
+
+
+def _owner(reference: JsonObject) -> str:
+    group, _, _ = reference.get("apiVersion", "").rpartition("/")
+    kind = ".".join(filter(None, (reference.get("kind", ""), group)))
+    return f"{kind.lower()}/{reference.get('name', '')}"
+
+
+def _budget(obj: JsonObject, now: datetime) -> Cells:
+    wishes = [_spec(obj).get(field) for field in ("minAvailable", "maxUnavailable")]
+    shown = ["N/A" if wish is None else str(wish) for wish in wishes]
+    return [obj["metadata"]["name"], *shown, _status(obj).get("disruptionsAllowed", 0), _age(obj, now)]
+
+
+def _priority_class(obj: JsonObject, now: datetime) -> Cells:
+    policy = obj.get("preemptionPolicy", "PreemptLowerPriority")
+    return [obj["metadata"]["name"], obj.get("value", 0), bool(obj.get("globalDefault")), _age(obj, now), policy]
+
+
+def _binding(obj: JsonObject, now: datetime) -> Cells:
+    reference, subjects = part(obj.get("roleRef")), items(obj.get("subjects"))
+    users, groups, accounts = (
+        ", ".join(_subject(each) for each in subjects if each.get("kind") == kind)
+        for kind in ("User", "Group", "ServiceAccount")
+    )
+    role = f"{reference.get('kind', '')}/{reference.get('name', '')}"
+    return [obj["metadata"]["name"], role, _age(obj, now), users, groups, accounts]
+
+
+def _subject(subject: JsonObject) -> str:
+    name = str(subject.get("name", ""))
+    return f"{subject['namespace']}/{name}" if subject.get("namespace") else name
+
+
+def _webhooks(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], len(items(obj.get("webhooks"))), _age(obj, now)]
+
+
+def _definition_row(obj: JsonObject, now: datetime) -> Cells:
+    return [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp", "")]
+
+
+def _spec(obj: JsonObject) -> JsonObject:
+    return part(obj.get("spec"))
+
+
+def _status(obj: JsonObject) -> JsonObject:
+    return part(obj.get("status"))
+
+
+_BINDING_COLUMNS = ("Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts")
+_BUILT_IN: dict[str, tuple[tuple[str, ...], Row]] = {
+    "pods": (POD_COLUMNS, pod_cells),
+    "nodes": (
+        (
+            "Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP", "+OS-Image",
+            "+Kernel-Version", "+Container-Runtime",
+        ),
+        _node,
+    ),
+    "events": (
+        (
+            "Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message", "+First Seen", "+Count",
+            "+Name",
+        ),
+        _event,
+    ),
+    "services": (("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"), _service),
+    "namespaces": (("Name", "Status", "Age"), _namespace),
+    "configmaps": (("Name", "Data", "Age"), _configmap),
+    "secrets": (("Name", "Type", "Data", "Age"), _secret),
+    "resourcequotas": (("Name", "Request", "Limit", "Age"), _quota),
+    "leases": (("Name", "Holder", "Age"), _lease),
+    "horizontalpodautoscalers": (
+        ("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
+        _autoscaler,
+    ),
+    "scales": (("Name", "Desired", "Available", "Age"), _scale),
+    "controllerrevisions": (("Name", "Controller", "Revision", "Age"), _revision),
+    "poddisruptionbudgets": (("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"), _budget),
+    "priorityclasses": (("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), _priority_class),
+    "customresourcedefinitions": (("Name", "Created At"), _definition_row),
+    "roles": (("Name", "Created At"), _definition_row),
+    "clusterroles": (("Name", "Created At"), _definition_row),
+    "rolebindings": (_BINDING_COLUMNS, _binding),
+    "clusterrolebindings": (_BINDING_COLUMNS, _binding),
+    "mutatingwebhookconfigurations": (("Name", "Webhooks", "Age"), _webhooks),
+    "validatingwebhookconfigurations": (("Name", "Webhooks", "Age"), _webhooks),
+}  # fmt: skip

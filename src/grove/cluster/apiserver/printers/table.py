@@ -1,0 +1,97 @@
+"""Answers as a Table (`meta.k8s.io/v1`): what `kubectl get` asks for, so that the server decides about columns."""
+
+from collections.abc import Callable
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.codec.content_negotiation import partial_object
+from grove.cluster.apiserver.printers.printer_columns import layout_of
+from grove.cluster.apiserver.status_errors import bad_request
+from grove.cluster.built_in_resources import Served
+from grove.kube.transport import Request
+
+
+class Included(StrEnum):
+    """How much of each object goes along with its row."""
+
+    NONE = "None"
+    METADATA = "Metadata"
+    OBJECT = "Object"
+
+
+def included_of(request: Request) -> Included:
+    wanted = request.query.get("includeObject", "") or Included.METADATA
+    try:
+        return Included(wanted)
+    except ValueError:
+        problem = "must be 'Metadata', 'Object', 'None', or empty"
+        raise bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": {problem}'
+        ) from None
+
+
+def as_table(served: Served, body: bytes, included: Included, now: datetime) -> bytes:
+    """An object, or a list of them, as a Table."""
+    found: JsonObject = msgspec.json.decode(body)
+    objects, metadata = [found], {"resourceVersion": found["metadata"].get("resourceVersion", "")}
+    if "items" in found:
+        # Items of built-in kinds leave out what the list already says.
+        kind = {"kind": served.kind, "apiVersion": served.api_version}
+        objects, metadata = [kind | item for item in found["items"]], found["metadata"]
+    return msgspec.json.encode(_table(served, objects, metadata, included, now))
+
+
+def table_lines(served: Served, included: Included, now: Callable[[], datetime]) -> Callable[[bytes], bytes]:
+    """Translates the lines of one watch; only the first table names the columns."""
+    is_first = True
+
+    def translate(line: bytes) -> bytes:
+        nonlocal is_first
+        event: JsonObject = msgspec.json.decode(line)
+        if event["type"] == "ERROR":
+            return line
+        obj = event["object"]
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        is_bookmark = event["type"] == "BOOKMARK"
+        table = _table(served, [] if is_bookmark else [obj], metadata, included, now())
+        if is_bookmark and "annotations" in obj["metadata"]:
+            # What a bookmark is annotated with stands in a row that is otherwise empty.
+            table["rows"] = [
+                {"cells": ["", *[None] * (len(table["columnDefinitions"]) - 1)], "object": partial_object(obj)}
+            ]
+        if not is_first:
+            table["columnDefinitions"] = []
+        is_first = False
+        return msgspec.json.encode({"type": event["type"], "object": table})
+
+    return translate
+
+
+def _table(
+    served: Served, objects: list[JsonObject], metadata: JsonObject, included: Included, now: datetime
+) -> JsonObject:
+    layout = layout_of(served)
+    rows = []
+    for obj in objects:
+        row: JsonObject = {"cells": layout.row(obj, now)}
+        match included:
+            case Included.NONE:
+                row["object"] = None
+            case Included.METADATA:
+                row["object"] = partial_object(obj)
+            case Included.OBJECT:
+                row["object"] = obj
+            case _:
+                assert_never(included)
+        rows.append(row)
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": layout.columns,
+        "rows": rows,
+    }

@@ -1,0 +1,1 @@
+"""Strategies per kind: defaults, validation, and what an update may change."""

@@ -1,0 +1,91 @@
+"""The rules of ConfigMaps and Secrets: what their data may be, and that an immutable one stays."""
+
+import base64
+import binascii
+import re
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import ErrorKind, FieldError, forbidden, invalid
+from grove.cluster.apiserver.registry.metadata import unreadable
+from grove.cluster.apiserver.status_errors import immutable
+from grove.cluster.built_in_resources import Served
+
+_IS_KEY = re.compile("[-._a-zA-Z0-9]{1,253}")
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=\r\n]")
+_KEY_WORDS = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_LARGEST = 1024 * 1024
+
+
+class _Config(msgspec.Struct, frozen=True, rename="camel"):
+    """What both kinds must look like before any rule reads them."""
+
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
+    string_data: dict[str, str] | None = None
+    immutable: bool | None = None
+    type: str | None = None
+
+
+# Which are not there when they are empty.
+_MAPS = ("data", "binaryData")
+
+
+def prepared_config(served: Served, obj: JsonObject) -> JsonObject:
+    """As it will be stored: a secret's plain texts are encoded. Raises 400 where the types are wrong."""
+    try:
+        config = msgspec.convert(obj, _Config)
+    except msgspec.ValidationError as problem:
+        raise unreadable(served, f"json: {problem}") from None
+    encoded = config.data if served.kind == "Secret" else config.binary_data
+    for text in (encoded or {}).values():
+        _check_encoded(served, text)
+    if config.data == {} or config.binary_data == {}:
+        obj = {name: value for name, value in obj.items() if name not in _MAPS or value}
+    if served.kind != "Secret":
+        return obj
+    kept = {name: value for name, value in obj.items() if name != "stringData"}
+    if config.string_data:
+        plain = {key: base64.b64encode(text.encode()).decode() for key, text in config.string_data.items()}
+        kept["data"] = {**(config.data or {}), **plain}
+    return {**kept, "type": config.type or "Opaque"}
+
+
+def _check_encoded(served: Served, text: str) -> None:
+    try:
+        base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
+    except (binascii.Error, ValueError):
+        stranger = _NOT_BASE64.search(text)
+        place = stranger.start() if stranger else len(text)
+        raise unreadable(served, f"illegal base64 data at input byte {place}") from None
+
+
+def config_errors(obj: JsonObject) -> list[FieldError]:
+    data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+    errors = [
+        invalid(f"{field}[{key}]", key, _KEY_WORDS)
+        for field, values in (("data", data), ("binaryData", binary))
+        for key in values
+        if not _IS_KEY.fullmatch(key)
+    ]
+    errors += [invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in data if key in binary]
+    size = sum(len(value) for values in (data, binary) for value in values.values())
+    if size > _LARGEST:
+        detail = f"may not be more than {_LARGEST} bytes"
+        errors.append(FieldError(path="[]", kind=ErrorKind.TOO_LONG, detail=detail))
+    return errors
+
+
+def config_change_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
+    errors = config_errors(new)
+    if old.get("type") != new.get("type"):
+        errors.append(immutable("type", new.get("type")))
+    if old.get("immutable"):
+        fields = ("immutable", "data", "binaryData")
+        changed = [field for field in fields if (old.get(field) or {}) != (new.get(field) or {})]
+        errors += [forbidden(field, "field is immutable when `immutable` is set") for field in changed]
+    return errors

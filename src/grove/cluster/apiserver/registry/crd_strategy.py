@@ -1,0 +1,210 @@
+"""CustomResourceDefinitions: how they come to be, are accepted, and leave. Those of our kinds are there from the start.
+
+Accepting is a second write, as on a real server: the answer to a create shows a definition that is not established
+yet. What is wrong with one: `crd_validation.py`. What is served by it: `resource_registry.py`. How its objects go
+with it: `cluster/controllers/crd_finalizer.py`.
+"""
+
+import hashlib
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.context import Context
+from grove.cluster.apiserver.registry.metadata import wire_time
+from grove.cluster.built_in_resources import DEFINITIONS
+from grove.cluster.custom_resource import defaulted_definition, own_definitions
+from grove.cluster.storage.store import Change, ChangeType, Entry
+
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_ACCEPTED = ("NamesAccepted", "True", "NoConflicts", "no conflicts found")
+_ESTABLISHED = ("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+_NOT_ESTABLISHED = ("Established", "False", "NotAccepted", "not all names are accepted")
+_PENDING = (
+    "Terminating",
+    "True",
+    "InstanceDeletionPending",
+    "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+)
+_IN_PROGRESS = ("Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+# The condition's reason of each name that another definition of the group has already.
+_CONFLICTS = {
+    "plural": "PluralConflict",
+    "singular": "SingularConflict",
+    "shortNames": "ShortNamesConflict",
+    "kind": "KindConflict",
+    "listKind": "ListKindConflict",
+}
+
+
+class Definitions:
+    """Looks after the statuses of definitions: called when a request was handled, because listeners must not write."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._table = context.store.table(DEFINITIONS)
+        self._are_ours_stored = self._table.count("") > 0
+        self._unsettled: dict[str, None] = {}
+        context.store.subscribe(self._follow)
+
+    def store_ours(self) -> None:
+        """Called when somebody asks for definitions: ours are large, and most clusters are never asked."""
+        if self._are_ours_stored:
+            return
+        self._are_ours_stored = True
+        for definition, _ in own_definitions():
+            established = _established(definition, wire_time(self._context.started_at))
+            self._context.store.put(DEFINITIONS, "", established["metadata"]["name"], established)
+        self._unsettled.clear()
+
+    def keep_ours(self) -> None:
+        """Of a store that is kept, at its start: as this program has them, whichever version of it kept the others."""
+        self._are_ours_stored = True
+        for definition, _ in own_definitions():
+            established = _established(definition, wire_time(self._context.started_at))
+            name, spec = established["metadata"]["name"], established["spec"]
+            entry = self._table.find("", name)
+            if entry is None:
+                self._context.store.put(DEFINITIONS, "", name, established)
+            elif entry.obj["spec"] != spec:
+                metadata = {**entry.obj["metadata"], "generation": entry.obj["metadata"].get("generation", 1) + 1}
+                self._context.store.put(DEFINITIONS, "", name, {**entry.obj, "metadata": metadata, "spec": spec})
+
+    def settle(self) -> None:
+        """Accept what was written, as far as its names are free."""
+        while self._unsettled:
+            name = next(iter(self._unsettled))
+            del self._unsettled[name]
+            entry = self._table.find("", name)
+            if entry is not None and "deletionTimestamp" not in entry.obj["metadata"]:
+                self._settle(entry)
+
+    def _follow(self, change: Change) -> None:
+        if change.served is not DEFINITIONS:
+            return
+        self._unsettled[change.entry.name] = None
+        if change.type is ChangeType.DELETED:
+            # Names that it had are free for others.
+            self._unsettled |= {entry.name: None for entry in self._table.entries("")}
+
+    def _settle(self, entry: Entry) -> None:
+        status = _accepted_status(entry.obj, self._taken_names(entry), self._context.now())
+        if status != entry.obj.get("status"):
+            self._context.store.put(DEFINITIONS, "", entry.name, {**entry.obj, "status": status})
+
+    def _taken_names(self, mine: Entry) -> dict[str, list[str]]:
+        """What other definitions of the group were accepted with."""
+        group = mine.obj["spec"]["group"]
+        others = [e.obj for e in self._table.entries("") if e.name != mine.name and e.obj["spec"]["group"] == group]
+        taken: dict[str, list[str]] = {"resources": [], "kinds": []}
+        for other in others:
+            names = (other.get("status") or {}).get("acceptedNames") or {}
+            taken["resources"] += [names.get("plural", ""), names.get("singular", ""), *names.get("shortNames", ())]
+            taken["kinds"] += [names.get("kind", ""), names.get("listKind", "")]
+        return taken
+
+
+def prepared_definition(obj: JsonObject) -> JsonObject:
+    """A new definition, with its defaults and the status of one that nobody looked at yet."""
+    made = _tidied(defaulted_definition(obj))
+    status: JsonObject = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}}
+    return {**made, "status": {**status, "storedVersions": _storage(made)}}
+
+
+def prepared_definition_update(old: JsonObject, new: JsonObject) -> JsonObject:
+    """A changed definition: versions that objects may be stored in are remembered."""
+    made = _tidied(defaulted_definition(new))
+    status = dict(old["status"])
+    stored = list(status.get("storedVersions") or ())
+    status["storedVersions"] = [*stored, *(name for name in _storage(made) if name not in stored)]
+    return {**made, "status": status if status != old["status"] else old["status"]}
+
+
+def leaving_definition(obj: JsonObject, now: str) -> JsonObject:
+    """Held back until its objects are gone."""
+    metadata = obj["metadata"]
+    if "deletionTimestamp" in metadata:
+        return obj
+    finalizers = [*metadata.get("finalizers", ())]
+    if CLEANUP not in finalizers:
+        finalizers.append(CLEANUP)
+    return {**obj, "metadata": {**metadata, "finalizers": finalizers}, "status": _with_conditions(obj, now, _PENDING)}
+
+
+def emptying_status(obj: JsonObject, now: str) -> JsonObject:
+    """The status while objects are being deleted."""
+    return _with_conditions(obj, now, _IN_PROGRESS)
+
+
+def _storage(definition: JsonObject) -> list[str]:
+    versions = definition["spec"].get("versions") or ()
+    return [version.get("name", "") for version in versions if version.get("storage")][:1]
+
+
+def _tidied(definition: JsonObject) -> JsonObject:
+    """Without what says nothing: a false `preserveUnknownFields`, defaults that are null."""
+    spec = definition["spec"]
+    if "preserveUnknownFields" not in spec or spec["preserveUnknownFields"]:
+        return definition
+    return {**definition, "spec": {name: value for name, value in spec.items() if name != "preserveUnknownFields"}}
+
+
+def _accepted_status(definition: JsonObject, taken: dict[str, list[str]], now: str) -> JsonObject:
+    wanted = definition["spec"]["names"]
+    before = (definition.get("status") or {}).get("acceptedNames") or {}
+    accepted: JsonObject = {"plural": before.get("plural", ""), "kind": before.get("kind", "")}
+    accepted |= {name: before[name] for name in ("singular", "shortNames", "listKind") if before.get(name)}
+    conflict = None
+    for field, reason in _CONFLICTS.items():
+        names = wanted.get(field)
+        if not names:
+            continue
+        used = taken["kinds" if field in ("kind", "listKind") else "resources"]
+        clashing = [name for name in ([names] if isinstance(names, str) else names) if name in used]
+        if clashing:
+            conflict = ("NamesAccepted", "False", reason, ", ".join(f'"{name}" is already in use' for name in clashing))
+        else:
+            accepted[field] = names
+    if wanted.get("categories"):
+        accepted["categories"] = wanted["categories"]
+    was_established = any(
+        each["type"] == "Established" and each["status"] == "True"
+        for each in (definition.get("status") or {}).get("conditions") or ()
+    )
+    if conflict is None:
+        conditions = [_ACCEPTED] if was_established else [_ACCEPTED, _ESTABLISHED]
+    else:
+        conditions = [conflict] if was_established else [conflict, _NOT_ESTABLISHED]
+    status = {**definition["status"], "acceptedNames": accepted}
+    return _with_conditions({**definition, "status": status}, now, *conditions)
+
+
+def _with_conditions(definition: JsonObject, now: str, *conditions: tuple[str, str, str, str]) -> JsonObject:
+    """The status with these conditions; the time of one changes with its status only."""
+    status = definition["status"]
+    known = {each["type"]: each for each in status.get("conditions") or ()}
+    for type_, truth, reason, message in conditions:
+        was = known.get(type_, {})
+        since = was.get("lastTransitionTime", now) if was.get("status") == truth else now
+        known[type_] = {
+            "type": type_, "status": truth, "lastTransitionTime": since, "reason": reason, "message": message,
+        }  # fmt: skip
+    return {**status, "conditions": list(known.values())}
+
+
+def _established(definition: JsonObject, now: str) -> JsonObject:
+    name, spec = definition["metadata"]["name"], definition["spec"]
+    metadata = {"name": name, "uid": _uid(name), "resourceVersion": "", "generation": 1, "creationTimestamp": now}
+    status = {"acceptedNames": spec["names"], "storedVersions": [version["name"] for version in spec["versions"]]}
+    made: JsonObject = {
+        "kind": DEFINITIONS.kind,
+        "apiVersion": DEFINITIONS.api_version,
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
+    return {**made, "status": _with_conditions(made, now, _ACCEPTED, _ESTABLISHED)}
+
+
+def _uid(name: str) -> str:
+    """Not drawn: when somebody asks must not change what chance gives to others."""
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-a{digest[17:20]}-{digest[20:32]}"

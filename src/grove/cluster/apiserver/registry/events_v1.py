@@ -1,0 +1,47 @@
+"""Events in the shape of `events.k8s.io/v1`: the same events as in the core group, to be read only."""
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+
+API_VERSION = "events.k8s.io/v1"
+
+
+def in_newer_shape(body: bytes) -> bytes:
+    """An event or a list of events."""
+    found: JsonObject = msgspec.json.decode(body)
+    if "items" not in found:
+        return msgspec.json.encode(newer_event(found))
+    items = [newer_event(item) for item in found["items"]]
+    return msgspec.json.encode({**found, "apiVersion": API_VERSION, "items": items})
+
+
+def newer_line(line: bytes) -> bytes:
+    """One line of a watch."""
+    event: JsonObject = msgspec.json.decode(line)
+    if event["type"] == "ERROR":
+        return line
+    return msgspec.json.encode({**event, "object": newer_event(event["object"])})
+
+
+def newer_event(event: JsonObject) -> JsonObject:
+    newer = {
+        "kind": "Event",
+        "apiVersion": API_VERSION,
+        "metadata": event["metadata"],
+        "eventTime": event.get("eventTime"),
+        "series": event.get("series"),
+        "reportingController": event.get("reportingComponent"),
+        "reportingInstance": event.get("reportingInstance"),
+        "action": event.get("action"),
+        "reason": event.get("reason"),
+        "regarding": event.get("involvedObject"),
+        "related": event.get("related"),
+        "note": event.get("message"),
+        "type": event.get("type"),
+        "deprecatedSource": event.get("source"),
+        "deprecatedFirstTimestamp": event.get("firstTimestamp"),
+        "deprecatedLastTimestamp": event.get("lastTimestamp"),
+        "deprecatedCount": event.get("count"),
+    }
+    return {field: value for field, value in newer.items() if value is not None or field == "eventTime"}

@@ -1,0 +1,96 @@
+"""Does an object have the fields of its kind? Unknown ones are pruned, and reported as the client wishes.
+
+Our kinds are held to their schemas (`cluster/custom_resource.py`), built-in kinds to tables of fields
+(`cluster/apiserver/built_in_fields.py`), but
+those only for clients that say how they want fields validated, as kubectl does.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import FieldError
+from grove.api.validation.field_errors import invalid as invalid_field
+from grove.cluster.apiserver.built_in_fields import without_unknown
+from grove.cluster.apiserver.codec.lenient_json import at
+from grove.cluster.apiserver.codec.request_decoding import FieldValidation, WriteOptions
+from grove.cluster.apiserver.context import Context
+from grove.cluster.apiserver.registry.metadata import MetaShape
+from grove.cluster.apiserver.status_errors import RefusedError, bad_request, invalid_kind
+from grove.cluster.built_in_resources import Served
+from grove.cluster.custom_resource import CustomVersion
+
+# How a verb refuses an object with these problems.
+Refusal = Callable[[Served, JsonObject, str], RefusedError]
+
+_METADATA_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(MetaShape))
+
+
+def without_unknown_fields(
+    context: Context,
+    served: Served,
+    obj: JsonObject,
+    old: JsonObject | None = None,
+    *,
+    options: WriteOptions,
+    refusal: Refusal,
+) -> JsonObject:
+    """The object pruned and with its defaults; strict clients are refused, others warned."""
+    unknown = _unknown_metadata(obj, old)
+    result = obj
+    if served.custom is not None:
+        shaped = served.custom.shaped(obj, old)
+        result = shaped.obj
+        unknown += shaped.unknown
+    elif options.is_particular:
+        result, others = without_unknown(served, obj)
+        unknown += tuple(others)
+    # A body is read from its beginning to its end; custom objects and what a patch makes are read by name.
+    shown = sorted(unknown) if served.is_custom or old is not None else unknown
+    problems = [f'unknown field "{path}"' for path in shown]
+    problems += [f'duplicate field "{path}"' for path in options.doubled]
+    if problems and options.validation is not FieldValidation.IGNORE:
+        if options.validation is FieldValidation.STRICT:
+            raise refusal(served, obj, "strict decoding error: " + ", ".join(problems))
+        context.warnings += problems
+    return result
+
+
+def schema_errors(context: Context, served: Served, obj: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
+    """What schema and rules of a custom kind have against the object; what was wrong in `old` already may stay."""
+    if served.custom is None:
+        return []
+    found = served.custom.judged(obj, old)
+    if found.warnings:
+        context.warnings += found.warnings
+    scale = served.custom.scale
+    if scale is None or (old is not None and obj.get(scale.spec[0]) is old.get(scale.spec[0])):
+        return list(found.errors)
+    return [*found.errors, *_scale_errors(served.custom, obj, old)]
+
+
+def _scale_errors(custom: CustomVersion, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
+    """Whatever the schema says, what can be scaled is never negative."""
+    if custom.scale is None:
+        return []
+    replicas = at(obj, custom.scale.spec)
+    if not isinstance(replicas, int) or replicas >= 0 or (old is not None and at(old, custom.scale.spec) == replicas):
+        return []
+    return [invalid_field(f".{'.'.join(custom.scale.spec)}", replicas, "should be a non-negative integer")]
+
+
+def _unknown_metadata(obj: JsonObject, old: JsonObject | None) -> tuple[str, ...]:
+    metadata = obj.get("metadata") or {}
+    if old is not None and metadata is old["metadata"]:
+        return ()
+    return tuple(f"metadata.{field}" for field in metadata if field not in _METADATA_FIELDS)
+
+
+def refused_body(served: Served, obj: JsonObject, problem: str) -> RefusedError:
+    return bad_request(f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {problem}')
+
+
+def refused_patch(served: Served, obj: JsonObject, problem: str) -> RefusedError:
+    shown = msgspec.json.encode(obj).decode()
+    return invalid_kind("", "", "", [invalid_field("patch", shown, problem)])

@@ -1,0 +1,325 @@
+"""The rules of `metadata`, the same for every kind: what a new object gets, what an update may change.
+
+Not here: rules of single kinds (`strategies.py`, `pods.py`), deletion (`cluster/apiserver/verbs/delete.py`).
+"""
+
+import re
+from datetime import datetime
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import ErrorKind, FieldError, forbidden, invalid, required, type_invalid
+from grove.cluster.apiserver.status_errors import UnreadableError, immutable
+from grove.cluster.apiserver.status_errors import invalid as invalid_object
+from grove.cluster.built_in_resources import Served
+from grove.cluster.schemas.keywords import type_name
+
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+_QUALIFIED_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+
+_LABEL_WORDS = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_DNS_LABEL}')"
+)
+_SUBDOMAIN_WORDS = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_DNS_SUBDOMAIN}')"
+)
+_QUALIFIED_WORDS = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_KEY_WORDS = (
+    _QUALIFIED_WORDS.replace("name part", "a valid label key", 1)
+    + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+)
+_VALUE_WORDS = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_IS_DNS_LABEL = re.compile(_DNS_LABEL)
+_IS_DNS_SUBDOMAIN = re.compile(_DNS_SUBDOMAIN)
+_IS_QUALIFIED_PART = re.compile(_QUALIFIED_PART)
+_OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
+_STANDARD_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
+_ANNOTATIONS_LIMIT = 256 * 1024
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST_GENERATED_BASE = 58
+
+
+class _OwnerShape(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class MetaShape(msgspec.Struct, frozen=True, rename="camel"):
+    """What `metadata` must look like before any rule reads it."""
+
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_OwnerShape] | None = None
+    finalizers: list[str] | None = None
+    self_link: str | None = None
+    managed_fields: Any = None
+
+
+_USERS_FIELDS = ("generateName", "labels", "annotations", "ownerReferences", "finalizers")
+
+
+def read_shape(served: Served, obj: JsonObject) -> MetaShape:
+    """Raises 400 where the types are wrong; of our kinds, whose schemas know spec and status, 422."""
+    check_parts(served, obj)
+    metadata = obj.get("metadata")
+    try:
+        return msgspec.convert({} if metadata is None else metadata, MetaShape)
+    except msgspec.ValidationError as problem:
+        where = str(problem).replace("`$.", "`$.metadata.").replace("`$`", "`$.metadata`")
+        raise unreadable(served, f"json: {where}") from None
+
+
+def check_parts(served: Served, obj: JsonObject) -> None:
+    """Raises 400 or 422 unless spec and status, where there are any, are objects."""
+    for part in ("spec", "status"):
+        value = obj.get(part, {})
+        if isinstance(value, dict) or not _is_object(served, part):
+            continue
+        if not served.is_custom:
+            raise unreadable(served, f"json: Expected `object` - at `$.{part}`")
+        metadata = obj.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else ""
+        given = type_name(value)
+        error = type_invalid(part, given, f'{part} in body must be of type object: "{given}"')
+        raise invalid_object(served, str(name or ""), [error])
+
+
+def _is_object(served: Served, part: str) -> bool:
+    """Of a custom kind its schema says what a part is."""
+    if served.custom is None:
+        return True
+    schema: JsonObject = served.custom.schema.get("properties", {}).get(part, {})
+    return schema.get("type") == "object"
+
+
+def unreadable(served: Served, why: str) -> UnreadableError:
+    return UnreadableError(served.kind, served.version, served.kind, why)
+
+
+def born_metadata(served: Served, namespace: str, shape: MetaShape, given: JsonObject, random: Random) -> JsonObject:
+    """The metadata of a new object, but for its creation time; names are made here if the user left them to us."""
+    name = shape.name or ""
+    if not name and shape.generate_name:
+        name = shape.generate_name[:_LONGEST_GENERATED_BASE] + "".join(random.choices(_SUFFIX_ALPHABET, k=5))
+    metadata: JsonObject = {"name": name}
+    if shape.generate_name:
+        metadata["generateName"] = shape.generate_name
+    if served.namespaced:
+        metadata["namespace"] = namespace
+    metadata["uid"] = draw_uid(random)
+    metadata["resourceVersion"] = ""
+    if served.has_generation:
+        metadata["generation"] = 1
+    metadata["creationTimestamp"] = None
+    for field in _USERS_FIELDS:
+        if value := given.get(field):
+            metadata[field] = value
+    return metadata
+
+
+def draw_uid(random: Random) -> str:
+    bits = f"{random.getrandbits(128):032x}"
+    return f"{bits[:8]}-{bits[8:12]}-4{bits[13:16]}-a{bits[17:20]}-{bits[20:]}"
+
+
+def wire_time(instant: datetime) -> str:
+    """Whole seconds, as Kubernetes writes times."""
+    return f"{instant.isoformat(timespec='seconds')[:19]}Z"
+
+
+def metadata_errors(served: Served, metadata: JsonObject) -> list[FieldError]:
+    """Everything wrong with the metadata that a user wrote."""
+    errors = _name_errors(served, metadata)
+    if labels := metadata.get("labels"):
+        errors += _label_errors(labels)
+    if annotations := metadata.get("annotations"):
+        errors += _annotation_errors(annotations)
+    if owners := metadata.get("ownerReferences"):
+        errors += _owner_errors(owners)
+    finalizers = metadata.get("finalizers") or ()
+    for index, finalizer in enumerate(finalizers):
+        if problem := label_key_problem(finalizer):
+            errors.append(invalid("metadata.finalizers", finalizer, problem))
+        elif "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            problem = "name is neither a standard finalizer name nor is it fully qualified"
+            errors.append(invalid(f"metadata.finalizers[{index}]", finalizer, problem))
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        problem = "finalizer orphan and foregroundDeletion cannot be both set"
+        errors.append(invalid("metadata.finalizers", finalizers, problem))
+    return errors
+
+
+def updated_metadata(old: JsonObject, new: JsonObject) -> tuple[JsonObject, list[FieldError]]:
+    """The new metadata with everything that only the server decides as it was; and what was wrong with the attempt."""
+    errors = []
+    if "deletionTimestamp" not in old:
+        fields = ("deletionTimestamp", "deletionGracePeriodSeconds")
+        errors = [immutable(f"metadata.{field}", new[field]) for field in fields if new.get(field) is not None]
+    metadata = {key: value for key, value in old.items() if key not in _USERS_FIELDS}
+    for field in _USERS_FIELDS:
+        if value := new.get(field):
+            metadata[field] = value
+    if "deletionTimestamp" in old:
+        errors += _late_finalizers(old, metadata)
+    return metadata, errors
+
+
+def _late_finalizers(old: JsonObject, new: JsonObject) -> list[FieldError]:
+    before = old.get("finalizers", ())
+    added = [finalizer for finalizer in new.get("finalizers", ()) if finalizer not in before]
+    if not added:
+        return []
+    shown = ", ".join(f'"{finalizer}"' for finalizer in added)
+    return [
+        forbidden(
+            "metadata.finalizers",
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{"
+            + shown
+            + "}",
+        )
+    ]
+
+
+def _name_errors(served: Served, metadata: JsonObject) -> list[FieldError]:
+    name = metadata["name"]
+    if not name:
+        return [required("metadata.name", "name or generateName is required")]
+    errors = []
+    if beginning := metadata.get("generateName"):
+        # What will follow is legal, also behind a dash.
+        complete = f"{beginning[:-1]}a" if beginning.endswith("-") else beginning
+        if problem := name_problem(served.qualified, complete):
+            errors.append(invalid("metadata.generateName", beginning, problem))
+    if problem := name_problem(served.qualified, name):
+        errors.append(invalid("metadata.name", name, problem))
+    return errors
+
+
+def name_problem(qualified: str, name: str) -> str:
+    """What is wrong with an object's name, or nothing."""
+    match qualified:
+        case "namespaces" | "services":
+            return "must not contain dots" if "." in name else dns_label_problem(name)
+        case _ if qualified.endswith(".rbac.authorization.k8s.io") or qualified == "poddisruptionbudgets.policy":
+            return path_segment_problem(name)
+        case _:
+            return dns_subdomain_problem(name)
+
+
+def path_segment_problem(name: str) -> str:
+    """What keeps a name from standing in a path, or nothing: roles may be called almost anything."""
+    if name in (".", ".."):
+        return f"may not be '{name}'"
+    return next((f"may not contain '{letter}'" for letter in "/%" if letter in name), "")
+
+
+@lru_cache(maxsize=16384)
+def dns_subdomain_problem(text: str) -> str:
+    return _pattern_problem(text, _IS_DNS_SUBDOMAIN, 253, _SUBDOMAIN_WORDS)
+
+
+@lru_cache(maxsize=16384)
+def dns_label_problem(text: str) -> str:
+    return _pattern_problem(text, _IS_DNS_LABEL, 63, _LABEL_WORDS)
+
+
+def _pattern_problem(text: str, pattern: re.Pattern[str], longest: int, words: str) -> str:
+    if len(text) > longest:
+        return f"must be no more than {longest} characters"
+    return "" if pattern.fullmatch(text) else words
+
+
+@lru_cache(maxsize=16384)
+def label_key_problem(key: str) -> str:
+    """What is wrong with a qualified name (a label key, a finalizer, a gate), or nothing."""
+    prefix, slash, name = key.partition("/")
+    if not slash:
+        prefix, name = "", key
+    if "/" in name:
+        return _KEY_WORDS
+    if slash and not prefix:
+        return "prefix part must be non-empty"
+    if prefix and (problem := dns_subdomain_problem(prefix)):
+        return f"prefix part {problem}"
+    if not name:
+        return "name part must be non-empty"
+    if len(name) > 63:
+        return "name part must be no more than 63 bytes"
+    return "" if _IS_QUALIFIED_PART.fullmatch(name) else _QUALIFIED_WORDS
+
+
+@lru_cache(maxsize=16384)
+def label_value_problem(value: str) -> str:
+    if len(value) > 63:
+        return "must be no more than 63 bytes"
+    return "" if not value or _IS_QUALIFIED_PART.fullmatch(value) else _VALUE_WORDS
+
+
+def _label_errors(labels: dict[str, str]) -> list[FieldError]:
+    errors = []
+    for key, value in labels.items():
+        if problem := label_key_problem(key):
+            errors.append(invalid("metadata.labels", key, problem))
+        if problem := label_value_problem(value):
+            errors.append(invalid("metadata.labels", value, problem))
+    return errors
+
+
+def _annotation_errors(annotations: dict[str, str]) -> list[FieldError]:
+    errors = []
+    size = 0
+    for key, value in annotations.items():
+        if problem := label_key_problem(key.lower()):
+            errors.append(invalid("metadata.annotations", key, problem))
+        size += len(key) + len(value)
+    if size > _ANNOTATIONS_LIMIT:
+        detail = f"may not be more than {_ANNOTATIONS_LIMIT} bytes"
+        errors.append(FieldError(path="metadata.annotations", kind=ErrorKind.TOO_LONG, detail=detail))
+    return errors
+
+
+def _owner_errors(owners: list[JsonObject]) -> list[FieldError]:
+    errors = []
+    controllers = []
+    for index, owner in enumerate(owners):
+        path = f"metadata.ownerReferences[{index}]"
+        errors += [required(f"{path}.{field}", "must not be empty") for field in _OWNER_FIELDS if not owner.get(field)]
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            errors.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller"):
+            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
+    if len(controllers) > 1:
+        problem = (
+            "Only one reference can have Controller set to true. Found "
+            f'"true" in references for {controllers[0]} and {controllers[1]}'
+        )
+        errors.append(invalid("metadata.ownerReferences", owners, problem))
+    return errors

@@ -1,0 +1,57 @@
+"""What a PodDisruptionBudget says: whom it guards, who of them is healthy, and whether one more may go.
+
+Pure but for looking budgets up. Who evicts: `evict.py`; who keeps the counts: `disruption_controller.py`.
+"""
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.codec.label_selectors import selects
+from grove.cluster.apiserver.codec.lenient_json import items, part
+from grove.cluster.apiserver.conditions import with_condition
+from grove.cluster.built_in_resources import BUDGETS
+from grove.cluster.storage.store import Entry, Storage
+
+DISRUPTION_TARGET = "DisruptionTarget"
+_ALLOWED = "DisruptionAllowed"
+
+
+def guards(budget: JsonObject, pod: JsonObject) -> bool:
+    """An empty selector means all pods of the namespace, none means nobody."""
+    selector = budget["spec"].get("selector")
+    return selector is not None and selects(selector, pod)
+
+
+def budgets_of(store: Storage, pod: Entry) -> list[Entry]:
+    return [entry for entry in store.table(BUDGETS).entries(pod.namespace) if guards(entry.obj, pod.obj)]
+
+
+def is_ready(pod: JsonObject) -> bool:
+    conditions = items(part(pod.get("status")).get("conditions"))
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def with_allowance(status: JsonObject, now: str) -> JsonObject:
+    """The status with the condition that follows from its numbers."""
+    is_allowed = status.get("disruptionsAllowed", 0) > 0
+    condition = {
+        "type": _ALLOWED,
+        "status": "True" if is_allowed else "False",
+        "observedGeneration": status.get("observedGeneration", 0),
+        "lastTransitionTime": now,
+        "reason": "SufficientPods" if is_allowed else "InsufficientPods",
+        "message": "",
+    }
+    return with_condition(status, condition)
+
+
+def without_allowance(status: JsonObject, why: str, now: str) -> JsonObject:
+    """Of a budget that cannot be worked out: nobody may go."""
+    observed = {"observedGeneration": status["observedGeneration"]} if status.get("observedGeneration") else {}
+    condition = {
+        "type": _ALLOWED,
+        "status": "False",
+        **observed,
+        "lastTransitionTime": now,
+        "reason": "SyncFailed",
+        "message": why,
+    }
+    return with_condition({**status, "disruptionsAllowed": 0}, condition)

@@ -1,0 +1,154 @@
+"""The rules of PodDisruptionBudgets: one wish of two, numbers that make sense, a status that does.
+
+What a budget means for an eviction: `pdb.py`, `evict.py`. Who counts: `disruption_controller.py`.
+"""
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import FieldError, Verbatim, invalid, not_supported, required
+from grove.cluster.apiserver.codec.label_selectors import LabelSelector, selector_errors
+from grove.cluster.apiserver.registry.metadata import label_key_problem, unreadable
+from grove.cluster.apiserver.status_errors import invalid as invalid_object
+from grove.cluster.built_in_resources import BUDGETS
+
+_NO_STATUS: JsonObject = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
+_STATUSES = ("False", "True", "Unknown")
+_PERCENT = re.compile("[0-9]+%", re.ASCII)
+_PERCENT_WORDS = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
+    "validation is '[0-9]+%')"
+)
+_NEGATIVE = "must be greater than or equal to 0"
+_REASON = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_REASON_WORDS = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+    "characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
+    "'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is "
+    "'[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
+)
+
+_Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
+_Amount = _Int | str | None
+Part = TypeVar("Part", bound=msgspec.Struct)
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    min_available: _Amount = None
+    max_unavailable: _Amount = None
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class _Condition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    observed_generation: int | None = None
+    last_transition_time: _Time | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    observed_generation: int | None = None
+    disrupted_pods: dict[str, _Time] | None = None
+    disruptions_allowed: _Int = 0
+    current_healthy: _Int = 0
+    desired_healthy: _Int = 0
+    expected_pods: _Int = 0
+    conditions: list[_Condition] | None = None
+
+
+def prepared_budget(obj: JsonObject) -> JsonObject:
+    """A new one: nobody has counted yet."""
+    _read(obj, "spec", _Spec)
+    return {**obj, "spec": obj.get("spec") or {}, "status": dict(_NO_STATUS)}
+
+
+def prepared_budget_update(new: JsonObject) -> JsonObject:
+    _read(new, "spec", _Spec)
+    return {**new, "spec": new.get("spec") or {}}
+
+
+def budget_errors(obj: JsonObject) -> list[FieldError]:
+    spec = _read(obj, "spec", _Spec)
+    errors: list[FieldError] = []
+    if spec.min_available is not None and spec.max_unavailable is not None:
+        errors.append(invalid("spec", _shown(obj["spec"]), "minAvailable and maxUnavailable cannot be both set"))
+    errors += _amount_errors(spec.min_available, "spec.minAvailable")
+    errors += _amount_errors(spec.max_unavailable, "spec.maxUnavailable")
+    errors += selector_errors(spec.selector, "spec.selector")
+    policy = spec.unhealthy_pod_eviction_policy
+    if policy is not None and policy not in _POLICIES:
+        errors.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _POLICIES))
+    return errors
+
+
+def check_budget_status(obj: JsonObject) -> None:
+    """Raises 400 for what is no status, 422 for one that cannot be."""
+    status = _read(obj, "status", _Status)
+    errors = [error for index, each in enumerate(status.conditions or ()) for error in _condition_errors(each, index)]
+    counts = {
+        "disruptionsAllowed": status.disruptions_allowed,
+        "currentHealthy": status.current_healthy,
+        "desiredHealthy": status.desired_healthy,
+        "expectedPods": status.expected_pods,
+    }
+    errors += [invalid(f"status.{field}", count, _NEGATIVE) for field, count in counts.items() if count < 0]
+    if errors:
+        raise invalid_object(BUDGETS, obj["metadata"]["name"], errors)
+
+
+def _read(obj: JsonObject, field: str, shape: type[Part]) -> Part:
+    value: Any = obj.get(field)
+    try:
+        return msgspec.convert({} if value is None else value, shape)
+    except msgspec.ValidationError as problem:
+        raise unreadable(BUDGETS, f"json: {str(problem).replace('`$', f'`$.{field}')}") from None
+
+
+def _amount_errors(amount: _Amount, where: str) -> list[FieldError]:
+    match amount:
+        case int() if amount < 0:
+            return [invalid(where, amount, _NEGATIVE)]
+        case str() if not _PERCENT.fullmatch(amount):
+            return [invalid(where, amount, _PERCENT_WORDS)]
+        case str() if len(digits := amount[:-1].lstrip("0")) > 3 or int(digits or "0") > 100:
+            return [invalid(where, amount, "must not be greater than 100%")]
+        case _:
+            return []
+
+
+def _shown(spec: JsonObject) -> Verbatim:
+    """As a real server shows the whole of it: by the names of its program."""
+    shown = {
+        "MinAvailable": spec.get("minAvailable"),
+        "Selector": spec.get("selector"),
+        "MaxUnavailable": spec.get("maxUnavailable"),
+        "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+    }
+    return Verbatim(msgspec.json.encode(shown).decode())
+
+
+def _condition_errors(condition: _Condition, index: int) -> list[FieldError]:
+    where = f"status.conditions[{index}]"
+    errors: list[FieldError] = []
+    if not condition.type:
+        errors.append(required(f"{where}.type", ""))
+    elif problem := label_key_problem(condition.type):
+        errors.append(invalid(f"{where}.type", condition.type, problem))
+    if condition.status not in _STATUSES:
+        errors.append(not_supported(f"{where}.status", condition.status, _STATUSES))
+    if not condition.last_transition_time:
+        errors.append(required(f"{where}.lastTransitionTime", ""))
+    if not condition.reason:
+        errors.append(required(f"{where}.reason", ""))
+    elif not _REASON.fullmatch(condition.reason):
+        errors.append(invalid(f"{where}.reason", condition.reason, _REASON_WORDS))
+    return errors

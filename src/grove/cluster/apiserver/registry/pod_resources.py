@@ -1,0 +1,93 @@
+"""What the containers of a pod may ask for: `resources`, read and judged as a real server does."""
+
+from functools import lru_cache
+
+import msgspec
+
+from grove.api.validation.field_errors import FieldError, invalid, required
+from grove.api.values.quantities import QuantityError, parse_milli
+from grove.cluster.apiserver.registry.metadata import label_key_problem
+
+Quantities = dict[str, str | int | float]
+_Pairs = tuple[tuple[str, str | int | float], ...]
+
+_STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
+_QUANTITY_WORDS = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+class Resources(msgspec.Struct, frozen=True):
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+def quantity_problem(resources: Resources) -> str:
+    """Of what is no quantity at all; empty: all are."""
+    for quantities in (resources.limits, resources.requests):
+        for quantity in (quantities or {}).values():
+            try:
+                parse_milli(quantity)
+            except QuantityError:
+                return _QUANTITY_WORDS
+    return ""
+
+
+def resource_errors(path: str, resources: Resources) -> list[FieldError]:
+    """Of one container whose quantities can be read; `path` is that of its resources."""
+    found = _errors(_pairs(resources.limits), _pairs(resources.requests))
+    return [msgspec.structs.replace(error, path=f"{path}.{error.path}") for error in found]
+
+
+def _pairs(quantities: Quantities | None) -> _Pairs:
+    return tuple(quantities.items()) if quantities else ()
+
+
+# The pods of a clique ask for the same, and often there are thousands of them.
+@lru_cache(maxsize=1024)
+def _errors(limits: _Pairs, requests: _Pairs) -> tuple[FieldError, ...]:
+    errors: list[FieldError] = []
+    for part, pairs in (("limits", limits), ("requests", requests)):
+        for name, quantity in pairs:
+            where = f"{part}[{name}]"
+            errors += _name_errors(where, name) or _quantity_errors(where, name, quantity)
+    return tuple(errors or _relation_errors(dict(limits), requests))
+
+
+def _name_errors(path: str, name: str) -> list[FieldError]:
+    if problem := label_key_problem(name):
+        return [invalid(path, name, problem), invalid(path, name, "doesn't follow extended resource name standard")]
+    if name in _STANDARD or name.startswith("hugepages-") or "/" in name:
+        return []
+    return [
+        invalid(path, name, "must be a standard resource type or fully qualified"),
+        invalid(path, name, "must be a standard resource for containers"),
+    ]
+
+
+def _quantity_errors(path: str, name: str, quantity: str | int | float) -> list[FieldError]:
+    amount = parse_milli(quantity)
+    if amount < 0:
+        return [invalid(path, str(quantity), "must be greater than or equal to 0")]
+    if not _is_native(name) and amount % 1000:
+        return [invalid(path, str(quantity), "must be an integer")]
+    return []
+
+
+def _relation_errors(limits: Quantities, requests: _Pairs) -> list[FieldError]:
+    """Requests against limits; of what cannot be shared, both must be the same."""
+    errors: list[FieldError] = []
+    for name, quantity in requests:
+        amount, limit = parse_milli(quantity), limits.get(name)
+        can_overcommit = _is_native(name) and not name.startswith("hugepages-")
+        if limit is None:
+            if not can_overcommit:
+                errors.append(required("limits", "Limit must be set for non overcommitable resources"))
+        elif not can_overcommit and amount != parse_milli(limit):
+            errors.append(invalid("requests", str(quantity), f"must be equal to {name} limit of {limit}"))
+        elif amount > parse_milli(limit):
+            detail = f"must be less than or equal to {name} limit of {limit}"
+            errors.append(invalid("requests", str(quantity), detail))
+    return errors
+
+
+def _is_native(name: str) -> bool:
+    return "/" not in name or name.partition("/")[0].endswith("kubernetes.io")

@@ -1,0 +1,127 @@
+"""Volumes of a new pod: their names, the paths of files in them, and where containers mount them."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from grove.api.validation.field_errors import FieldError, duplicate, invalid, not_found, required
+from grove.cluster.apiserver.registry.metadata import dns_label_problem
+
+_MODE_WORDS = "must be a number between 0 and 0777 (octal), both inclusive"
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A file of a volume."""
+
+    key: str | None = None
+    path: str | None = None
+    mode: int | None = None
+
+
+class Files(msgspec.Struct, frozen=True):
+    """A volume, or a part of one, that is made of files."""
+
+    items: list[Item] | None = None
+
+
+class Source(msgspec.Struct, frozen=True, rename="camel"):
+    config_map: Files | None = None
+    secret: Files | None = None
+    downward_api: Files | None = msgspec.field(default=None, name="downwardAPI")
+
+
+class Projected(msgspec.Struct, frozen=True):
+    sources: list[Source] | None = None
+
+
+class Volume(Source, frozen=True, rename="camel"):
+    name: str | None = None
+    projected: Projected | None = None
+
+
+class Mount(msgspec.Struct, frozen=True, rename="camel"):
+    name: str | None = None
+    mount_path: str | None = None
+    sub_path: str | None = None
+    sub_path_expr: str | None = None
+
+
+def check_volumes(volumes: list[Volume]) -> tuple[list[FieldError], frozenset[str]]:
+    """Return what is wrong, and the names of the volumes with which nothing is: only these can be mounted."""
+    errors: list[FieldError] = []
+    known: set[str] = set()
+    for i, volume in enumerate(volumes):
+        found = [*_volume_errors(volume, known, f"spec.volumes[{i}]")]
+        errors += found
+        if not found and volume.name:
+            known.add(volume.name)
+    return errors, frozenset(known)
+
+
+def _volume_errors(volume: Volume, known: set[str], path: str) -> Iterator[FieldError]:
+    yield from _source_errors(volume, path)
+    for k, source in enumerate(volume.projected.sources or [] if volume.projected else []):
+        yield from _source_errors(source, f"{path}.projected.sources[{k}]")
+    name = volume.name or ""
+    if not name:
+        yield required(f"{path}.name", "")
+    elif problem := dns_label_problem(name):
+        yield invalid(f"{path}.name", name, problem)
+    if name in known:
+        yield duplicate(f"{path}.name", name, "")
+
+
+def mount_errors(mounts: list[Mount], known: frozenset[str], path: str) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for i, mount in enumerate(mounts):
+        at, where = f"{path}[{i}]", mount.mount_path or ""
+        if not mount.name:
+            yield required(f"{at}.name", "")
+        if mount.name not in known:
+            yield not_found(f"{at}.name", mount.name or "", "")
+        if not where:
+            yield required(f"{at}.mountPath", "")
+        if where in seen:
+            yield invalid(f"{at}.mountPath", where, "must be unique")
+        seen.add(where)
+        # A real server names the list here, not the mount.
+        yield from _path_errors(mount.sub_path or "", f"{path}.subPath")
+        if mount.sub_path and mount.sub_path_expr:
+            words = "subPathExpr and subPath are mutually exclusive"
+            yield invalid(f"{at}.subPathExpr", mount.sub_path_expr, words)
+        yield from _path_errors(mount.sub_path_expr or "", f"{path}.subPathExpr")
+
+
+def _source_errors(source: Source, path: str) -> Iterator[FieldError]:
+    for field, files in (("secret", source.secret), ("configMap", source.config_map)):
+        for k, item in enumerate(files.items or [] if files else []):
+            yield from _item_errors(item, f"{path}.{field}.items[{k}]")
+    for item in source.downward_api.items or [] if source.downward_api else []:
+        at = f"{path}.downwardAPI"
+        if not item.path:
+            yield required(f"{at}.path", "")
+        yield from _file_path_errors(item.path or "", f"{at}.path")
+
+
+def _item_errors(item: Item, path: str) -> Iterator[FieldError]:
+    if not item.key:
+        yield required(f"{path}.key", "")
+    if not item.path:
+        yield required(f"{path}.path", "")
+    yield from _file_path_errors(item.path or "", f"{path}.path")
+    if item.mode is not None and not 0 <= item.mode <= 0o777:
+        yield invalid(f"{path}.mode", item.mode, _MODE_WORDS)
+
+
+def _file_path_errors(value: str, path: str) -> Iterator[FieldError]:
+    yield from _path_errors(value, path)
+    if value.startswith("..") and not value.startswith("../"):
+        yield invalid(path, value, "must not start with '..'")
+
+
+def _path_errors(value: str, path: str) -> Iterator[FieldError]:
+    """A path that stays below where it begins."""
+    if value.startswith("/"):
+        yield invalid(path, value, "must be a relative path")
+    if ".." in value.split("/"):
+        yield invalid(path, value, "must not contain '..'")

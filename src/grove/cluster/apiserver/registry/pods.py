@@ -1,0 +1,401 @@
+"""The rules of pods: defaults, what a new pod must have, what may still change afterwards.
+
+Not here: where a pod may go (`pod_placement.py`), what it may ask for (`pod_resources.py`), binding (`bind.py`),
+deletion with its grace (`cluster/apiserver/verbs/delete.py`), quotas (`quota.py`).
+"""
+
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from grove.cluster.apiserver.context import Context
+from grove.cluster.apiserver.registry.metadata import dns_label_problem, label_key_problem, unreadable
+from grove.cluster.apiserver.registry.pod_placement import (
+    Affinity,
+    Toleration,
+    affinity_errors,
+    node_selector_errors,
+    toleration_errors,
+)
+from grove.cluster.apiserver.registry.pod_resources import Resources, quantity_problem, resource_errors
+from grove.cluster.apiserver.registry.pod_topology_labels import on_node
+from grove.cluster.apiserver.registry.pod_volumes import Mount, Volume, check_volumes, mount_errors
+from grove.cluster.apiserver.registry.priority_classes import BUILT_IN_PRIORITIES, DEFAULT_PREEMPTION
+from grove.cluster.apiserver.status_errors import forbidden as forbidden_request
+from grove.cluster.built_in_resources import PODS, PRIORITY_CLASSES
+
+
+class _Container(msgspec.Struct, frozen=True, rename="camel"):
+    name: str | None = None
+    image: str | None = None
+    resources: Resources | None = None
+    ports: list[dict[str, Any]] | None = None
+    volume_mounts: list[Mount] | None = None
+
+
+class _Gate(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class PodShape(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod's spec must look like before any rule reads it."""
+
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    scheduling_gates: list[_Gate] | None = None
+    volumes: list[Volume] | None = None
+    node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    restart_policy: str | None = None
+    termination_grace_period_seconds: int | None = None
+    priority_class_name: str | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    hostname: str | None = None
+    subdomain: str | None = None
+
+    @property
+    def all_containers(self) -> list[_Container]:
+        return [*(self.init_containers or ()), *(self.containers or ())]
+
+
+def pod_shape(obj: JsonObject) -> PodShape:
+    """Raises 400 where the types are wrong."""
+    try:
+        return msgspec.convert(obj.get("spec") or {}, PodShape)
+    except msgspec.ValidationError as problem:
+        raise unreadable(PODS, "json: " + str(problem).replace("`$", "`$.spec")) from None
+
+
+def _check_quantities(shape: PodShape) -> None:
+    """Raises 400 for what is no quantity at all."""
+    for container in shape.all_containers:
+        if container.resources is not None and (words := quantity_problem(container.resources)):
+            raise unreadable(PODS, words)
+
+
+# Defaults
+
+
+_SPEC_DEFAULTS: JsonObject = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "securityContext": {},
+    "schedulerName": "default-scheduler",
+    "enableServiceLinks": True,
+}
+_PATIENCE: list[JsonObject] = [
+    {"key": f"node.kubernetes.io/{trouble}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for trouble in ("not-ready", "unreachable")
+]
+
+
+def prepared_pod(context: Context, obj: JsonObject) -> JsonObject:
+    """A new pod with its defaults, its priority and its first status."""
+    shape = pod_shape(obj)
+    _check_quantities(shape)
+    spec = _with_defaults(obj.get("spec") or {})
+    spec |= _priority(context, obj["metadata"]["name"], shape)
+    metadata = on_node(context, obj["metadata"], node) if (node := spec.get("nodeName")) else obj["metadata"]
+    return {**obj, "metadata": metadata, "spec": spec, "status": _first_status(shape, context.now())}
+
+
+def _with_defaults(spec: JsonObject) -> JsonObject:
+    if None in spec.values():
+        spec = {key: value for key, value in spec.items() if value is not None}
+    filled = {**_SPEC_DEFAULTS, **spec}
+    if filled["terminationGracePeriodSeconds"] < 0:
+        filled["terminationGracePeriodSeconds"] = 1
+    for field in ("containers", "initContainers"):
+        if field in filled:
+            filled[field] = [_container_with_defaults(container) for container in filled[field]]
+    if "schedulingGates" in filled and not filled["schedulingGates"]:
+        del filled["schedulingGates"]
+    filled["tolerations"] = _with_patience(filled.get("tolerations") or [])
+    return filled
+
+
+def _with_patience(tolerations: list[JsonObject]) -> list[JsonObject]:
+    """A pod stays for a while on a node in trouble, unless its author decided otherwise."""
+    if not tolerations:
+        return _PATIENCE
+    missing = [patience for patience in _PATIENCE if not any(_tolerates(t, patience["key"]) for t in tolerations)]
+    return [*tolerations, *missing]
+
+
+def _tolerates(toleration: JsonObject, key: str) -> bool:
+    return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
+
+
+def _container_with_defaults(container: JsonObject) -> JsonObject:
+    image = container.get("image") or ""
+    tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
+    is_pinned = "@" in image or tag not in ("", "latest")
+    filled = {
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": "IfNotPresent" if is_pinned else "Always",
+        **container,
+    }
+    filled["resources"] = _resources_with_defaults(container.get("resources") or {})
+    if ports := container.get("ports"):
+        filled["ports"] = [{"protocol": "TCP", **port} for port in ports]
+    return filled
+
+
+def _resources_with_defaults(resources: JsonObject) -> JsonObject:
+    """What is limited but not requested is requested at its limit."""
+    limits = resources.get("limits")
+    if not limits:
+        return resources
+    return {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
+
+
+def _priority(context: Context, pod_name: str, shape: PodShape) -> JsonObject:
+    """What the priority class means in numbers; raises 403 where there is no such class."""
+    name = shape.priority_class_name or _global_default(context)
+    if name in BUILT_IN_PRIORITIES:
+        value, policy = BUILT_IN_PRIORITIES[name], DEFAULT_PREEMPTION
+    elif name:
+        found = context.store.table(PRIORITY_CLASSES).find("", name)
+        if found is None:
+            raise forbidden_request(PODS, pod_name, f"no PriorityClass with name {name} was found")
+        value = found.obj.get("value", 0)
+        policy = found.obj.get("preemptionPolicy", DEFAULT_PREEMPTION)
+    else:
+        value, policy = 0, DEFAULT_PREEMPTION
+    if shape.priority not in (None, value):
+        raise forbidden_request(
+            PODS,
+            pod_name,
+            f"the integer value of priority ({shape.priority}) must not be provided in pod spec; "
+            f"priority admission controller computed {value} from the given PriorityClass name",
+        )
+    if shape.preemption_policy not in (None, policy):
+        raise forbidden_request(
+            PODS,
+            pod_name,
+            f"the string value of PreemptionPolicy ({shape.preemption_policy}) must not be provided in pod spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name",
+        )
+    resolved: JsonObject = {"priorityClassName": name} if name else {}
+    return {**resolved, "priority": value, "preemptionPolicy": policy}
+
+
+def _global_default(context: Context) -> str:
+    classes = context.store.table(PRIORITY_CLASSES)
+    for entry in classes.entries("") if classes.count("") else ():
+        if entry.obj.get("globalDefault") is True:
+            return entry.name
+    return ""
+
+
+_GATED: JsonObject = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+
+
+def _first_status(shape: PodShape, now: str) -> JsonObject:
+    status: JsonObject = {"phase": "Pending"}
+    if shape.scheduling_gates:
+        status["conditions"] = [{**_GATED, "lastTransitionTime": now}]
+    status["qosClass"] = _qos_class(shape)
+    return status
+
+
+def _qos_class(shape: PodShape) -> str:
+    wishes = {_guarantee(container) for container in shape.all_containers}
+    return "Burstable" if len(wishes) > 1 else next(iter(wishes), "BestEffort")
+
+
+def _guarantee(container: _Container) -> str:
+    resources = container.resources
+    if resources is None:
+        return "BestEffort"
+    limits = resources.limits or {}
+    requests = {**limits, **(resources.requests or {})}
+    asked = [name for name in ("cpu", "memory") if requests.get(name) not in (None, 0, "0")]
+    if not asked:
+        return "BestEffort"
+    is_exact = len(asked) == 2 and all(limits.get(name) == requests[name] for name in asked)
+    return "Guaranteed" if is_exact else "Burstable"
+
+
+# A new pod
+
+
+def new_pod_errors(obj: JsonObject) -> list[FieldError]:
+    shape = pod_shape(obj)
+    errors, volumes = check_volumes(shape.volumes or [])
+    errors += _container_errors(shape, volumes)
+    if shape.restart_policy not in ("Always", "OnFailure", "Never"):
+        supported = ("Always", "OnFailure", "Never")
+        errors.append(not_supported("spec.restartPolicy", shape.restart_policy, supported))
+    for field, value in (("hostname", shape.hostname), ("subdomain", shape.subdomain)):
+        if value and (problem := dns_label_problem(value)):
+            errors.append(invalid(f"spec.{field}", value, problem))
+    errors += _placement_errors(shape)
+    return errors + _gate_errors(shape)
+
+
+def _placement_errors(shape: PodShape) -> list[FieldError]:
+    errors = [*toleration_errors(shape.tolerations or []), *node_selector_errors(shape.node_selector or {})]
+    return errors if shape.affinity is None else [*errors, *affinity_errors(shape.affinity)]
+
+
+def _container_errors(shape: PodShape, volumes: frozenset[str]) -> list[FieldError]:
+    if not shape.containers:
+        return [required("spec.containers", "")]
+    errors: list[FieldError] = []
+    seen: dict[str, None] = {}
+    for field, containers in (("initContainers", shape.init_containers or []), ("containers", shape.containers)):
+        for index, container in enumerate(containers):
+            path = f"spec.{field}[{index}]"
+            errors += _name_errors(path, container.name or "", seen)
+            if not container.image:
+                errors.append(required(f"{path}.image", ""))
+            errors += mount_errors(container.volume_mounts or [], volumes, f"{path}.volumeMounts")
+            errors += resource_errors(f"{path}.resources", container.resources or Resources())
+            seen[container.name or ""] = None
+    return errors
+
+
+def _name_errors(path: str, name: str, seen: dict[str, None]) -> list[FieldError]:
+    if not name:
+        return [required(f"{path}.name", "")]
+    if problem := dns_label_problem(name):
+        return [invalid(f"{path}.name", name, problem)]
+    return [duplicate(f"{path}.name", name, "")] if name in seen else []
+
+
+def _gate_errors(shape: PodShape) -> list[FieldError]:
+    errors: list[FieldError] = []
+    names: dict[str, None] = {}
+    for index, gate in enumerate(shape.scheduling_gates or ()):
+        path = f"spec.schedulingGates[{index}]"
+        if problem := label_key_problem(gate.name):
+            errors.append(invalid(path, gate.name, problem))
+        if gate.name in names:
+            errors.append(duplicate(path, gate.name, ""))
+        names[gate.name] = None
+    if names and shape.node_name:
+        errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return errors
+
+
+# An existing pod
+
+_MUTABLE_WORDS = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def prepared_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
+    """An update as a real server would store it: emptied lists are gone."""
+    spec = new.get("spec") or {}
+    if spec is old["spec"]:
+        return new
+    _check_quantities(pod_shape(new))
+    cleaned = {key: value for key, value in spec.items() if value is not None and (value or key != "schedulingGates")}
+    for key, value in _SPEC_DEFAULTS.items():
+        cleaned.setdefault(key, old["spec"].get(key, value))
+    for field in ("containers", "initContainers"):
+        if field in cleaned and cleaned[field] is not old["spec"].get(field):
+            cleaned[field] = [_container_with_defaults(container) for container in cleaned[field]]
+    return {**new, "spec": cleaned}
+
+
+def pod_update_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
+    before, after = old["spec"], new.get("spec") or {}
+    if before is after:
+        return []
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    errors: list[FieldError] = []
+    is_gated = bool(before.get("schedulingGates"))
+    is_refused = False
+    for key in changed:
+        match key:
+            case "schedulingGates":
+                errors += _added_gates(before, after)
+            case "containers" | "initContainers":
+                is_refused |= _without_images(before.get(key, [])) != _without_images(after.get(key, []))
+            case "tolerations":
+                errors += _lost_tolerations(before, after)
+            case "activeDeadlineSeconds":
+                errors += _later_deadline(before, after)
+            case "nodeSelector" if is_gated:
+                errors += _loosened_selector(before, after)
+            case "affinity" if is_gated:
+                # Tightening is allowed while gated; whether it is one is not looked into.
+                pass
+            case _:
+                is_refused = True
+    if is_refused:
+        errors.append(forbidden("spec", _MUTABLE_WORDS))
+    if errors or not changed:
+        return errors
+    shape = pod_shape(new)
+    wrong_volumes, volumes = check_volumes(shape.volumes or [])
+    return [*wrong_volumes, *_container_errors(shape, volumes), *_placement_errors(shape)]
+
+
+def _added_gates(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    known = [gate.get("name") for gate in before.get("schedulingGates", [])]
+    return [
+        forbidden(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'",
+        )
+        for index, gate in enumerate(after.get("schedulingGates", []))
+        if gate.get("name") not in known
+    ]
+
+
+def _loosened_selector(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    wanted = after.get("nodeSelector") or {}
+    if all(wanted.get(key) == value for key, value in (before.get("nodeSelector") or {}).items()):
+        return []
+    problem = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+    return [invalid("spec.nodeSelector", wanted, problem)]
+
+
+def _lost_tolerations(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    """Each must still be there; only how long it holds may change."""
+    kept = [_without_seconds(toleration) for toleration in after.get("tolerations", [])]
+    if all(_without_seconds(toleration) in kept for toleration in before.get("tolerations", [])):
+        return []
+    return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+
+
+def _without_seconds(toleration: JsonObject) -> JsonObject:
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+
+def _later_deadline(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    path, old, new = (
+        "spec.activeDeadlineSeconds",
+        before.get("activeDeadlineSeconds"),
+        after.get("activeDeadlineSeconds"),
+    )
+    if new is None:
+        return [invalid(path, None, "must not update from a positive integer to nil value")]
+    if not isinstance(new, int) or not 1 <= new <= 2**31 - 1:
+        return [invalid(path, new, "must be between 1 and 2147483647, inclusive")]
+    if old is not None and new > old:
+        return [invalid(path, new, "must be less than or equal to previous value")]
+    return []
+
+
+def _without_images(containers: list[JsonObject]) -> list[JsonObject]:
+    return [{key: value for key, value in container.items() if key != "image"} for container in containers]

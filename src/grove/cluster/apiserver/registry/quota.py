@@ -1,0 +1,165 @@
+"""Resource quotas: what a namespace may hold, and what it holds. A create that would exceed one is refused.
+
+The ledger follows the store, so that checking costs the same however many pods there are. Namespaces without
+quotas cost nothing.
+"""
+
+from collections.abc import Iterable
+
+from grove.api.types.meta import JsonObject
+from grove.api.values.quantities import format_resource, parse_milli
+from grove.cluster.apiserver.registry.pods import PodShape, pod_shape
+from grove.cluster.apiserver.status_errors import forbidden
+from grove.cluster.built_in_resources import PODS, RESOURCE_QUOTAS, Served
+from grove.cluster.storage.store import Change, ChangeType, Entry, Storage
+
+# Thousandths of each resource.
+Amounts = dict[str, int]
+
+_ONE = 1000
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+# Kinds that older quotas count under their plain name.
+_PLAIN_COUNTS = ("services", "secrets", "configmaps", "resourcequotas")
+
+
+class QuotaLedger:
+    """What the objects of each namespace with quotas use up."""
+
+    def __init__(self, store: Storage) -> None:
+        self._store = store
+        self._quotas = store.table(RESOURCE_QUOTAS)
+        self._used: dict[str, Amounts] = {}
+        # Of a store that was restored: all that have quotas.
+        self._unsettled = {quota.namespace: None for quota in self._quotas.entries(None)}
+        store.subscribe(self._follow)
+        self.settle()
+
+    def check(self, served: Served, namespace: str, obj: JsonObject) -> None:
+        """Raises 403 if a quota of the namespace does not allow this new object."""
+        if not served.namespaced or not self._quotas.count(namespace):
+            return
+        wanted = _charge(served, obj)
+        used = self._used.get(namespace, {})
+        for quota in self._quotas.entries(namespace):
+            if served is PODS:
+                _check_specified(quota, obj)
+            _check_room(served, quota, obj["metadata"]["name"], wanted=wanted, used=used)
+
+    def settle(self) -> None:
+        """Write down what changed since the last time, in the status of the quotas."""
+        while self._unsettled:
+            namespace = next(iter(self._unsettled))
+            del self._unsettled[namespace]
+            if not self._quotas.count(namespace):
+                self._used.pop(namespace, None)
+                continue
+            if namespace not in self._used:
+                self._used[namespace] = self._count(namespace)
+            for quota in list(self._quotas.entries(namespace)):
+                self._write_status(quota, self._used[namespace])
+
+    def _follow(self, change: Change) -> None:
+        served, namespace = change.served, change.entry.namespace
+        if served is RESOURCE_QUOTAS:
+            self._unsettled[namespace] = None
+        used = self._used.get(namespace)
+        if used is None:
+            return
+        before = {} if change.before is None else _charge(served, change.before.obj)
+        after = {} if change.type is ChangeType.DELETED else _charge(served, change.entry.obj)
+        if before != after:
+            _add(used, after, 1)
+            _add(used, before, -1)
+            self._unsettled[namespace] = None
+
+    def _count(self, namespace: str) -> Amounts:
+        used: Amounts = {}
+        for table in self._store.tables():
+            if table.served.namespaced:
+                for entry in table.entries(namespace):
+                    _add(used, _charge(table.served, entry.obj), 1)
+        return used
+
+    def _write_status(self, quota: Entry, used: Amounts) -> None:
+        hard = _hard(quota)
+        status = {"hard": hard, "used": {name: format_resource(name, used.get(name, 0)) for name in hard}}
+        if quota.obj.get("status") != status:
+            self._store.put(RESOURCE_QUOTAS, quota.namespace, quota.name, {**quota.obj, "status": status})
+
+
+def _hard(quota: Entry) -> JsonObject:
+    hard: JsonObject = (quota.obj.get("spec") or {}).get("hard") or {}
+    return hard
+
+
+def _check_room(served: Served, quota: Entry, name: str, *, wanted: Amounts, used: Amounts) -> None:
+    hard = {resource: parse_milli(limit) for resource, limit in _hard(quota).items()}
+    exceeded = sorted(
+        resource
+        for resource, limit in hard.items()
+        if wanted.get(resource, 0) > 0 and used.get(resource, 0) + wanted[resource] > limit
+    )
+    if exceeded:
+        raise forbidden(
+            served,
+            name,
+            f"exceeded quota: {quota.name}, requested: {_shown(exceeded, wanted)}, "
+            f"used: {_shown(exceeded, used)}, limited: {_shown(exceeded, hard)}",
+        )
+
+
+def _shown(resources: Iterable[str], amounts: Amounts) -> str:
+    return ",".join(f"{resource}={format_resource(resource, amounts.get(resource, 0))}" for resource in resources)
+
+
+def _check_specified(quota: Entry, obj: JsonObject) -> None:
+    """Where compute is limited, every container must say how much it takes."""
+    missing: dict[str, list[str]] = {}
+    for resource in sorted(_hard(quota)):
+        part = "limits" if resource.startswith("limits.") else "requests"
+        name = resource.removeprefix(f"{part}.")
+        if name not in _COMPUTE:
+            continue
+        for container in pod_shape(obj).containers or ():
+            resources = container.resources
+            given = (resources and (resources.limits if part == "limits" else resources.requests)) or {}
+            if name not in given:
+                missing.setdefault(container.name or "", []).append(resource)
+    if missing:
+        words = "; ".join(f"{','.join(resources)} for: {container}" for container, resources in missing.items())
+        raise forbidden(PODS, obj["metadata"]["name"], f"failed quota: {quota.name}: must specify {words}")
+
+
+def _charge(served: Served, obj: JsonObject) -> Amounts:
+    """What one object takes from the quotas of its namespace."""
+    amounts = {f"count/{served.qualified}": _ONE}
+    if served.qualified in _PLAIN_COUNTS:
+        amounts[served.qualified] = _ONE
+    if served is PODS and (obj.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+        amounts["pods"] = _ONE
+        shape = pod_shape(obj)
+        for resource, amount in _totals(shape, "requests").items():
+            amounts[f"requests.{resource}"] = amount
+            if resource in _COMPUTE:
+                amounts[resource] = amount
+        for resource, amount in _totals(shape, "limits").items():
+            amounts[f"limits.{resource}"] = amount
+    return amounts
+
+
+def _totals(shape: PodShape, part: str) -> Amounts:
+    """Containers run together, init containers one after the other before them: the larger need counts."""
+    together: Amounts = {}
+    largest: Amounts = {}
+    for container in shape.containers or ():
+        for resource, quantity in (getattr(container.resources, part, None) or {}).items():
+            together[resource] = together.get(resource, 0) + parse_milli(quantity)
+    for container in shape.init_containers or ():
+        for resource, quantity in (getattr(container.resources, part, None) or {}).items():
+            largest[resource] = max(largest.get(resource, 0), parse_milli(quantity))
+    return {name: max(together.get(name, 0), largest.get(name, 0)) for name in {**together, **largest}}
+
+
+def _add(used: Amounts, amounts: Amounts, sign: int) -> None:
+    for resource, amount in amounts.items():
+        used[resource] = used.get(resource, 0) + sign * amount

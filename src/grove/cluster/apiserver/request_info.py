@@ -1,0 +1,81 @@
+"""From a request's path to what it is about. Paths that are not about objects: `discovery.py`, `openapi.py`."""
+
+import msgspec
+
+from grove.cluster.apiserver.status_errors import PageNotFoundError, RefusedError, bad_request, unknown_path
+from grove.cluster.built_in_resources import EVENTS, Served
+from grove.cluster.resource_registry import Catalogue
+from grove.kube.transport import Request
+
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What a path names: a collection (no name), an object, or a subresource of it."""
+
+    served: Served
+    # Empty for cluster-wide kinds, and for a collection over all namespaces.
+    namespace: str
+    name: str = ""
+    subresource: str = ""
+    # Events asked for as those of their newer group.
+    is_newer_event: bool = False
+
+    @property
+    def scope(self) -> str | None:
+        """The namespace to look into; None: all of them."""
+        return self.namespace if self.namespace or not self.served.namespaced else None
+
+
+def find_target(kinds: Catalogue, request: Request) -> Target:
+    """Raises a 404 for everything that is not served."""
+    group, version, rest = _split(request.path)
+    namespace, rest = _without_namespace(rest)
+    served = kinds.find(group, version, rest[0]) if rest else None
+    is_newer_event = served is EVENTS and group != ""
+    if served is None or len(rest) > 3 or "" in rest:
+        raise _nothing_there(kinds, group)
+    if bool(namespace) and not served.namespaced:
+        raise _nothing_there(kinds, group)
+    if served.namespaced and not namespace and len(rest) > 1:
+        raise _nothing_there(kinds, group)
+    name, subresource = (*rest[1:], "", "")[:2]
+    if name in (".", "..") or "%" in name:
+        raise _illegal_name(name)
+    return Target(served, namespace, name, subresource, is_newer_event)
+
+
+def names_one_object(path: str) -> bool:
+    """Whether the path goes beyond a collection, whatever is served there."""
+    try:
+        _, _, rest = _split(path)
+    except PageNotFoundError:
+        return False
+    return len(_without_namespace(rest)[1]) > 1
+
+
+def _without_namespace(rest: list[str]) -> tuple[str, list[str]]:
+    if len(rest) >= 3 and rest[0] == "namespaces" and not (len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES):
+        return rest[1], rest[2:]
+    return "", rest
+
+
+def _split(path: str) -> tuple[str, str, list[str]]:
+    """Group, version, and what follows them."""
+    root, *parts = path.rstrip("/").split("/")
+    if not root and len(parts) > 2 and parts[0] == "api":
+        return "", parts[1], parts[2:]
+    if not root and len(parts) > 3 and parts[0] == "apis" and parts[1]:
+        return parts[1], parts[2], parts[3:]
+    raise PageNotFoundError()
+
+
+def _illegal_name(name: str) -> RefusedError:
+    """No object can have it, and a path with it may mean another one to whoever reads it next."""
+    why = "may not contain '%'" if "%" in name else f"may not be '{name}'"
+    return bad_request(f'Name parameter invalid: "{name}": {why}')
+
+
+def _nothing_there(kinds: Catalogue, group: str) -> RefusedError:
+    """Built-in groups know that they do not serve this; elsewhere is nobody to say so."""
+    return unknown_path() if kinds.is_built_in(group) else PageNotFoundError()

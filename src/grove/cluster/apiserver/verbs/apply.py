@@ -1,0 +1,204 @@
+"""PATCH with what somebody wants an object to be, as far as he cares: server-side apply. It creates what is not there.
+
+The rules are pure (`field_managers.py`); here they meet requests, stored objects, and what kubectl left behind when
+it used to apply by itself.
+"""
+
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import required
+from grove.cluster.apiserver.codec.request_decoding import FieldValidation, WriteOptions, is_forced, read_write_options
+from grove.cluster.apiserver.codec.yaml_decoding import YamlProblemError, read_document
+from grove.cluster.apiserver.context import Context
+from grove.cluster.apiserver.registry.field_validation import refused_patch
+from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.status_errors import (
+    RefusedError,
+    UnreadableError,
+    bad_request,
+    conflict,
+    invalid_options,
+    undeterminable,
+)
+from grove.cluster.apiserver.verbs.create import create_object
+from grove.cluster.apiserver.verbs.read import find_entry
+from grove.cluster.apiserver.verbs.update import change_object
+from grove.cluster.patches.field_managers import (
+    APPLY,
+    FIRST_APPLY,
+    UPDATE,
+    Applied,
+    ApplyConflictError,
+    Manager,
+    Managers,
+    Write,
+    after_apply,
+    after_update,
+)
+from grove.cluster.patches.field_sets import difference, intersection, set_of, union
+from grove.cluster.patches.merge_types import Type
+from grove.cluster.patches.server_side_apply import without_empties
+from grove.cluster.patches.typed_compare import compare, field_set, type_problem
+from grove.cluster.storage.managed_fields import Ownership, blank_object, ignored_fields, merge_type
+from grove.cluster.storage.store import Entry
+from grove.kube.transport import Request, Response
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# Under this name kubectl applies, and an annotation may tell what it applied before servers could.
+_KUBECTL = "kubectl"
+
+
+def apply(context: Context, target: Target, request: Request) -> Response:
+    options = read_write_options(request)
+    if not options.manager:
+        raise invalid_options("PatchOptions", required("fieldManager", "is required for apply patch"))
+    config = read_applied(context, request, options)
+    entry = context.store.table(target.served).find(target.namespace, target.name)
+    if entry is None and target.subresource:
+        entry = find_entry(context, target)
+    applied = _applied(context, target, entry, config, options, is_forced(request))
+    try:
+        stored = _stored(context, target, entry, applied, options)
+    except UnreadableError as unreadable:
+        raise refused_patch(target.served, applied.obj, unreadable.problem) from None
+    return Response(status=201 if entry is None else 200, body=context.shown(stored))
+
+
+def _applied(
+    context: Context,
+    target: Target,
+    entry: Entry | None,
+    config: JsonObject,
+    options: WriteOptions,
+    is_forced: bool,
+) -> Applied:
+    """What the object comes to; raises 400 for what is no such object, and 409 with all conflicts."""
+    served = target.served
+    type_ = merge_type(served)
+    _check_config(target, type_, config)
+    write = Write(
+        manager=Manager(APPLY, options.manager, target.subresource),
+        api_version=served.api_version,
+        time=context.now(),
+        ignored=ignored_fields(served, target.subresource),
+    )
+    live: JsonObject = {"kind": served.kind, "apiVersion": served.api_version, "metadata": {}}
+    managers: Managers = {}
+    if entry is not None:
+        live = entry.obj
+        managers = entry.ownership.managers or _before_first_apply(target, type_, live, write)
+    try:
+        applied = after_apply(managers, type_, live, config, write, is_forced=is_forced)
+    except ApplyConflictError as refused:
+        conflicts = refused if options.manager != _KUBECTL else _without_own(type_, live, refused)
+        if conflicts is not None:
+            raise RefusedError(409, "Conflict", conflicts.message(), {"causes": conflicts.causes()}) from None
+        applied = after_apply(managers, type_, live, config, write, is_forced=True)
+    if options.manager == _KUBECTL:
+        applied = _with_last_applied(applied, config)
+    return applied if served.is_custom else Applied(without_empties(type_, applied.obj), applied.managers)
+
+
+def _before_first_apply(target: Target, type_: Type, live: JsonObject, write: Write) -> Managers:
+    """Of an object whose writes nobody followed, all there is belongs to one who is known for nothing else."""
+    served = target.served
+    manager = Manager(UPDATE, FIRST_APPLY, target.subresource, served.api_version)
+    first = msgspec.structs.replace(write, manager=manager)
+    return after_update({}, type_, blank_object(served), live, first)
+
+
+def _stored(context: Context, target: Target, entry: Entry | None, applied: Applied, options: WriteOptions) -> Entry:
+    obj, ownership = applied.obj, Ownership(applied.managers)
+    if entry is not None:
+        return change_object(context, target, entry, obj, options, refusal=refused_patch, ownership=ownership)
+    metadata = obj.get("metadata") or {}
+    name = metadata.get("name")
+    if not name:
+        raise undeterminable(target.name)
+    if name != target.name:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+    if uid := metadata.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(target.served, target.name, why)
+    # What is not there yet has no version that could have been seen.
+    new = {**obj, "metadata": {key: value for key, value in metadata.items() if key != "resourceVersion"}}
+    return create_object(context, target, new, options, refusal=refused_patch, ownership=ownership)
+
+
+# What was sent
+
+
+def read_applied(context: Context, request: Request, options: WriteOptions) -> JsonObject:
+    """JSON or YAML. Raises 400; keys that stand twice are refused or warned of."""
+    try:
+        document = read_document(request.body)
+    except YamlProblemError as problem:
+        stage = "decoding patch: error converting YAML to JSON" if request.body[:1] == b"{" else "encoding patch"
+        raise bad_request(f"error {stage}: yaml: {problem}") from None
+    config = document.value
+    if config is not None and not isinstance(config, dict):
+        raise bad_request("error decoding patch: error unmarshaling JSON: while decoding JSON: json: not an object")
+    if document.doubled and options.validation is FieldValidation.STRICT:
+        lines = "\n".join(f"  {line}" for line in document.doubled)
+        stage = "error strict decoding patch: error converting YAML to JSON"
+        raise bad_request(f"{stage}: yaml: unmarshal errors:\n{lines}")
+    if options.validation is FieldValidation.WARN:
+        context.warnings += document.doubled
+    return config or {}
+
+
+def _check_config(target: Target, type_: Type, config: JsonObject) -> None:
+    """Raises 400 unless it is an object of the kind that the path says, as far as it goes."""
+    served = target.served
+    kind, api_version = config.get("kind") or "", config.get("apiVersion") or ""
+    if (kind, api_version) != (served.kind, served.api_version):
+        shown = "/, Kind=" + str(kind) if not kind or not api_version else f"{_shown_version(api_version)}, Kind={kind}"
+        raise bad_request(f"invalid object type: {shown}")
+    metadata = config.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    if problem := type_problem(type_, config):
+        names = metadata if isinstance(metadata, dict) else {}
+        place = f"{names.get('namespace') or ''}/{names.get('name') or ''}"
+        raise bad_request(
+            f"failed to create typed patch object ({place}; {_shown_version(api_version)}, Kind={kind}): {problem}"
+        )
+
+
+def _shown_version(api_version: Any) -> str:
+    """The group of built-in kinds has no name."""
+    return str(api_version) if "/" in str(api_version) else f"/{api_version}"
+
+
+# What kubectl left behind
+
+
+def _without_own(type_: Type, live: JsonObject, refused: ApplyConflictError) -> ApplyConflictError | None:
+    """Without conflicts about what kubectl itself applied before, as its annotation says; None: no other is left."""
+    annotations = live["metadata"].get("annotations") or {}
+    try:
+        last = msgspec.json.decode(annotations.get(LAST_APPLIED, ""))
+    except msgspec.DecodeError:
+        return refused
+    # What somebody changed since then is no longer what kubectl applied.
+    change = compare(type_, last, live)
+    own = difference(field_set(type_, last), union(change.taken, change.removed))
+    others = []
+    for each in refused.conflicts:
+        if not intersection(set_of(each.path), own):
+            others.append(each)
+    return ApplyConflictError(tuple(others)) if others else None
+
+
+def _with_last_applied(applied: Applied, config: JsonObject) -> Applied:
+    """The annotation stays true while it is there: an older kubectl may apply next."""
+    metadata = applied.obj.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    if LAST_APPLIED not in annotations:
+        return applied
+    text = msgspec.json.encode(config, order="sorted").decode() + "\n"
+    changed = {**metadata, "annotations": {**annotations, LAST_APPLIED: text}}
+    return Applied({**applied.obj, "metadata": changed}, applied.managers)

@@ -1,0 +1,216 @@
+"""DELETE of one object or of a collection: grace periods, finalizers, preconditions, and what happens to dependents.
+
+Here an object is only marked or removed; its dependents are the garbage collector's (`garbage_collector.py`).
+"""
+
+from datetime import timedelta
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import invalid
+from grove.cluster.apiserver.admission.webhook_hooks import admit_deletion
+from grove.cluster.apiserver.codec.request_decoding import UNSAFE, DeleteOptions, read_delete_options
+from grove.cluster.apiserver.context import Context
+from grove.cluster.apiserver.registry.crd_strategy import leaving_definition
+from grove.cluster.apiserver.registry.metadata import wire_time
+from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.status_errors import (
+    RefusedError,
+    conflict,
+    conflict_of_kind,
+    details_of,
+    forbidden,
+    invalid_options,
+    method_not_allowed,
+    still_readable,
+)
+from grove.cluster.apiserver.verbs.read import find_entry, list_body, page_of
+from grove.cluster.built_in_resources import DEFINITIONS, NAMESPACES, PODS, Served
+from grove.cluster.storage.store import Entry, draft
+from grove.kube.transport import Request, Response
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+# Thirty years: the end of a longer time would not be a date any more.
+_LONGEST_GRACE = 10**9
+# These leave in a way of their own, and have words of their own.
+_EMPTIED_FIRST = {NAMESPACES.qualified: "Precondition", DEFINITIONS.qualified: "precondition"}
+_UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    entry: Entry
+    is_gone: bool
+
+
+def delete(context: Context, target: Target, request: Request) -> Response:
+    options = read_delete_options(request)
+    entry = find_entry(context, target)
+    if options.is_unsafe:
+        raise still_readable(target.served, entry.obj["metadata"])
+    check_preconditions(target.served, entry, options)
+    admit_deletion(context, target, entry.obj, is_dry=bool(options.dry_run))
+    outcome = delete_entry(context, target.served, entry, options)
+    if outcome.is_gone and not target.served.returns_deleted:
+        return _gone(target.served, entry)
+    is_cascading = options.orphan_dependents is False
+    return Response(status=202 if is_cascading and not outcome.is_gone else 200, body=context.shown(outcome.entry))
+
+
+def delete_collection(context: Context, target: Target, request: Request) -> Response:
+    """One after the other, by name. The answer shows the objects as they were before, in pages if the query says so."""
+    served = target.served
+    if (served.namespaced and not target.namespace) or served is NAMESPACES:
+        raise method_not_allowed()
+    options = read_delete_options(request)
+    if options.is_unsafe:
+        problem = "is not allowed with DELETECOLLECTION, try again after removing the option"
+        raise invalid_options("DeleteOptions", invalid(UNSAFE, True, problem))
+    page = page_of(context, target, request)
+    table = context.store.table(served)
+    # A page may be of a state that is past: what went meanwhile is gone already.
+    places = [(entry.namespace, entry.name) for entry in page.entries]
+    for entry in [found for place in places if (found := table.find(*place)) is not None]:
+        # All before the first one goes: what has to be asked is asked while nothing has happened yet.
+        admit_deletion(context, target, entry.obj, is_dry=bool(options.dry_run))
+    for place in places:
+        if (present := table.find(*place)) is not None:
+            check_preconditions(served, present, options)
+            delete_entry(context, served, present, options)
+    return Response(status=200, body=list_body(context, target, page))
+
+
+def delete_entry(context: Context, served: Served, entry: Entry, options: DeleteOptions) -> _Outcome:
+    """Mark or remove it, as the options say, of which only the preconditions were looked at before."""
+    if served is NAMESPACES:
+        return _terminate_namespace(context, entry, options)
+    if served is DEFINITIONS:
+        return _terminate_definition(context, entry, options)
+    grace = _grace(served, entry.obj, options)
+    if 0 < entry.obj["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
+        # A pod that is stopping can be hurried; anything else is not taken from a second deletion.
+        return _Outcome(entry, False)
+    metadata = _with_finalizers(entry.obj["metadata"], options)
+    leaving = _leaving(context, metadata, grace)
+    is_gone = not leaving.get("finalizers") and not leaving["deletionGracePeriodSeconds"]
+    # Only pods are marked before they go at once; everything else goes as it was.
+    marked = entry.obj
+    if leaving != entry.obj["metadata"] and (served is PODS or not is_gone):
+        marked = {**entry.obj, "metadata": leaving}
+    if options.dry_run:
+        return _Outcome(draft(entry.namespace, entry.name, marked, entry.revision, entry.ownership), is_gone)
+    if marked is not entry.obj:
+        entry = context.store.put(served, entry.namespace, entry.name, marked)
+    return _Outcome(context.store.remove(served, entry.namespace, entry.name) if is_gone else entry, is_gone)
+
+
+def check_preconditions(served: Served, entry: Entry, options: DeleteOptions) -> None:
+    """Raises 409."""
+    wanted, metadata = options.preconditions, entry.obj["metadata"]
+    if wanted is None:
+        return
+    if wanted.uid is not None and wanted.uid != metadata["uid"]:
+        raise _unmet(
+            served, entry, "UID", wanted.uid, metadata["uid"], "The object might have been deleted and then recreated"
+        )
+    version = metadata["resourceVersion"]
+    if wanted.resource_version is not None and wanted.resource_version != version:
+        raise _unmet(
+            served, entry, "ResourceVersion", wanted.resource_version, version, "The object might have been modified"
+        )
+
+
+def _unmet(served: Served, entry: Entry, what: str, wanted: str, found: str, guess: str) -> RefusedError:
+    if (beginning := _EMPTIED_FIRST.get(served.qualified)) is not None:
+        why = f"{beginning} failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+        return conflict(served, entry.name, why)
+    return conflict_of_kind(
+        served,
+        entry.name,
+        f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {guess}",
+    )
+
+
+def _with_finalizers(metadata: JsonObject, options: DeleteOptions) -> JsonObject:
+    """The garbage collector's finalizers as the caller's policy wants them; without a policy they stay."""
+    match (options.propagation_policy, options.orphan_dependents):
+        case (None, None):
+            return metadata
+        case ("Orphan", _) | (None, True):
+            wanted = [ORPHAN]
+        case ("Foreground", _):
+            wanted = [FOREGROUND]
+        case _:
+            wanted = []
+    before = metadata.get("finalizers", [])
+    finalizers = [kept for kept in before if kept not in (ORPHAN, FOREGROUND)] + wanted
+    if finalizers == before:
+        return metadata
+    changed = {key: value for key, value in metadata.items() if key != "finalizers"}
+    return {**changed, "finalizers": finalizers} if finalizers else changed
+
+
+def _grace(served: Served, obj: JsonObject, options: DeleteOptions) -> int:
+    """Only pods leave gracefully, and of them only those that may be running somewhere."""
+    if served is not PODS:
+        return 0
+    spec = obj["spec"]
+    if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if options.grace_period_seconds is not None:
+        wanted = options.grace_period_seconds
+    elif "deletionTimestamp" in obj["metadata"]:
+        wanted = obj["metadata"].get("deletionGracePeriodSeconds", 0)
+    else:
+        wanted = spec.get("terminationGracePeriodSeconds", 30)
+    return 1 if wanted < 0 else min(int(wanted), _LONGEST_GRACE)
+
+
+def _leaving(context: Context, metadata: JsonObject, grace: int) -> JsonObject:
+    """Marked as leaving; an object that already leaves can only be hurried."""
+    if "deletionTimestamp" not in metadata:
+        marked = {
+            **metadata,
+            "deletionTimestamp": wire_time(context.clock.now() + timedelta(seconds=grace)),
+            "deletionGracePeriodSeconds": grace,
+        }
+        if "generation" in metadata:
+            marked["generation"] = metadata["generation"] + 1
+        return marked
+    if grace >= metadata.get("deletionGracePeriodSeconds", 0):
+        return metadata
+    return {
+        **metadata,
+        "deletionTimestamp": wire_time(context.clock.now() + timedelta(seconds=grace)),
+        "deletionGracePeriodSeconds": grace,
+    }
+
+
+def _terminate_namespace(context: Context, entry: Entry, options: DeleteOptions) -> _Outcome:
+    """A namespace is emptied first (`cluster/controllers/namespace_controller.py`); until then it takes nothing new."""
+    if entry.name in _UNDELETABLE_NAMESPACES:
+        raise forbidden(NAMESPACES, entry.name, "this namespace may not be deleted")
+    metadata = _with_finalizers(entry.obj["metadata"], options)
+    if "deletionTimestamp" not in metadata:
+        metadata = {**metadata, "deletionTimestamp": context.now()}
+    terminating = {**entry.obj, "metadata": metadata, "status": {**entry.obj.get("status", {}), "phase": "Terminating"}}
+    if options.dry_run or terminating == entry.obj:
+        return _Outcome(draft(entry.namespace, entry.name, terminating, entry.revision, entry.ownership), False)
+    return _Outcome(context.store.put(NAMESPACES, "", entry.name, terminating), False)
+
+
+def _terminate_definition(context: Context, entry: Entry, options: DeleteOptions) -> _Outcome:
+    """The objects of its kind go first (`cluster/controllers/crd_finalizer.py`); until then there are no new ones."""
+    obj = leaving_definition(entry.obj, context.now())
+    metadata = _with_finalizers(obj["metadata"], options)
+    leaving = {**obj, "metadata": {"deletionTimestamp": context.now(), **metadata}}
+    if options.dry_run or leaving == entry.obj:
+        return _Outcome(draft(entry.namespace, entry.name, leaving, entry.revision, entry.ownership), False)
+    return _Outcome(context.store.put(DEFINITIONS, "", entry.name, leaving), False)
+
+
+def _gone(served: Served, entry: Entry) -> Response:
+    details = {**details_of(served, entry.name), "uid": entry.obj["metadata"]["uid"]}
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return Response(status=200, body=msgspec.json.encode(body))

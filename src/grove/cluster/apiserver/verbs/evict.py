@@ -1,0 +1,155 @@
+"""POST pods/NAME/eviction: a pod is asked to go, and goes unless the budget that guards it would be overdrawn.
+
+What a budget says: `cluster/apiserver/registry/pdb.py`. A pod that goes leaves as any other does: `delete.py`.
+"""
+
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject, without_nulls
+from grove.cluster.apiserver.admission.webhook_hooks import admit_eviction
+from grove.cluster.apiserver.codec.lenient_json import part
+from grove.cluster.apiserver.codec.request_decoding import (
+    DeleteOptions,
+    WriteOptions,
+    as_kind,
+    check_delete_options,
+    check_is_json,
+    decode_object,
+    read_write_options,
+)
+from grove.cluster.apiserver.conditions import with_condition
+from grove.cluster.apiserver.context import Context
+from grove.cluster.apiserver.registry.field_validation import refused_body, without_unknown_fields
+from grove.cluster.apiserver.registry.metadata import read_shape, unreadable
+from grove.cluster.apiserver.registry.pdb import (
+    DISRUPTION_TARGET,
+    budgets_of,
+    is_ready,
+    with_allowance,
+)
+from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.status_errors import (
+    RefusedError,
+    bad_request,
+    other_namespace,
+    overdrawn_budget,
+    several_budgets,
+    uncounted_budget,
+)
+from grove.cluster.apiserver.verbs.delete import check_preconditions, delete_entry
+from grove.cluster.apiserver.verbs.read import find_entry
+from grove.cluster.built_in_resources import BUDGETS, PODS, Served, derived
+from grove.cluster.storage.store import Entry
+from grove.kube.transport import Request, Response
+
+EVICTION = derived(Served(group="policy", plural="evictions", kind="Eviction"))
+_OLDER_VERSION = "policy/v1beta1"
+_SUCCESS = Response(status=201, body=b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}')
+
+
+def evict(context: Context, target: Target, request: Request) -> Response:
+    """One step: of two evictions at the same time the second sees what the first has used up."""
+    options = read_write_options(request)
+    eviction = _read(context, target, request, options)
+    deletion = _deletion(eviction, options)
+    is_dry = bool(deletion.dry_run)
+    admit_eviction(context, target, eviction, is_dry=is_dry)
+    entry = find_entry(context, target)
+    charged = None if _goes_freely(entry.obj) else _charged(context, entry)
+    check_preconditions(PODS, entry, deletion)
+    if not is_dry:
+        if charged is not None:
+            context.store.put(BUDGETS, charged.namespace, charged.name, charged.obj)
+        entry = _condemned(context, entry)
+    delete_entry(context, PODS, entry, deletion)
+    return _SUCCESS
+
+
+def _read(context: Context, target: Target, request: Request, options: WriteOptions) -> JsonObject:
+    check_is_json(EVICTION, request)
+    obj = without_nulls(decode_object("Eviction", request))
+    if obj.get("apiVersion") == _OLDER_VERSION:
+        obj = {**obj, "apiVersion": EVICTION.api_version}
+    eviction = as_kind(EVICTION, obj)
+    shape = read_shape(EVICTION, eviction)
+    if shape.namespace not in (None, "", target.namespace):
+        raise other_namespace()
+    eviction = without_unknown_fields(context, EVICTION, eviction, options=options, refusal=refused_body)
+    if shape.name != target.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    return eviction
+
+
+def _deletion(eviction: JsonObject, options: WriteOptions) -> DeleteOptions:
+    """How the pod is deleted. A dry run is asked for in the query or in the options, or in both."""
+    given: Any = eviction.get("deleteOptions")
+    try:
+        deletion = msgspec.convert({} if given is None else given, DeleteOptions)
+    except msgspec.ValidationError as problem:
+        raise unreadable(EVICTION, f"json: {str(problem).replace('`$', '`$.deleteOptions')}") from None
+    if options.is_dry and deletion.dry_run not in (None, [], ["All"]):
+        wishes = " ".join(deletion.dry_run or ())
+        raise bad_request(f"Non-matching dry-run options in request and content: [All] and [{wishes}]")
+    check_delete_options(deletion)
+    return msgspec.structs.replace(deletion, dry_run=["All"]) if options.is_dry else deletion
+
+
+def _goes_freely(pod: JsonObject) -> bool:
+    """Who does not run yet, or no more, is nobody's disruption."""
+    phase = part(pod.get("status")).get("phase")
+    return "deletionTimestamp" in pod["metadata"] or phase in ("Pending", "Succeeded", "Failed")
+
+
+def _charged(context: Context, pod: Entry) -> Entry | None:
+    """The budget that pays for the eviction, with one disruption less; None: nobody has to. Raises 429 or 500."""
+    budgets = budgets_of(context.store, pod)
+    if not budgets:
+        return None
+    if len(budgets) > 1:
+        raise several_budgets()
+    (budget,) = budgets
+    status = budget.obj.get("status") or {}
+    if not is_ready(pod.obj) and _lets_unhealthy_go(budget.obj["spec"], status):
+        return None
+    if problem := _refusal(budget, status):
+        raise problem
+    now = context.now()
+    left = {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1}
+    left["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod.name: now}
+    obj = {**budget.obj, "status": left if left["disruptionsAllowed"] else with_allowance(left, now)}
+    return msgspec.structs.replace(budget, obj=obj)
+
+
+def _lets_unhealthy_go(spec: JsonObject, status: JsonObject) -> bool:
+    """Who is not ready is not counted; it may go if enough others are, or if the budget does not mind."""
+    if spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    desired: int = status.get("desiredHealthy", 0)
+    healthy: int = status.get("currentHealthy", 0)
+    return 0 < desired <= healthy
+
+
+def _refusal(budget: Entry, status: JsonObject) -> RefusedError | None:
+    if status.get("observedGeneration", 0) < budget.obj["metadata"]["generation"]:
+        return uncounted_budget(budget.name)
+    if status.get("disruptionsAllowed", 0) <= 0:
+        return overdrawn_budget(budget.name, status.get("desiredHealthy", 0), status.get("currentHealthy", 0))
+    return None
+
+
+def _condemned(context: Context, pod: Entry) -> Entry:
+    """The pod with the condition that says why it goes."""
+    condition = {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": context.now(),
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    status = with_condition(part(pod.obj.get("status")), condition)
+    if status == pod.obj.get("status"):
+        return pod
+    return context.store.put(PODS, pod.namespace, pod.name, {**pod.obj, "status": status})

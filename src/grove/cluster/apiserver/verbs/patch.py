@@ -1,0 +1,112 @@
+"""PATCH: a change described relative to the object as it is. Server-side apply: `apply.py`."""
+
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject, without_nulls
+from grove.cluster.apiserver.codec.request_decoding import decode_patch, is_apply, read_write_options
+from grove.cluster.apiserver.context import Context
+from grove.cluster.apiserver.registry.field_validation import refused_patch
+from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.status_errors import (
+    UnreadableError,
+    bad_request,
+    rejected_patch,
+    too_large,
+    undeterminable,
+    unsupported_media_type,
+    unsupported_patch_type,
+)
+from grove.cluster.apiserver.verbs.apply import apply
+from grove.cluster.apiserver.verbs.read import find_entry
+from grove.cluster.apiserver.verbs.update import change_object
+from grove.cluster.built_in_resources import Served
+from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
+from grove.cluster.patches.json_patch import apply_json_patch
+from grove.cluster.patches.merge_patch import apply_merge_patch
+from grove.cluster.patches.strategic_merge_patch import apply_strategic_patch
+from grove.cluster.storage.store import Entry
+from grove.kube import transport
+from grove.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
+
+_ACCEPTED_CUSTOM = (JSON_PATCH, MERGE_PATCH)
+_ACCEPTED = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
+
+
+def patch(context: Context, target: Target, request: Request) -> Response:
+    if is_apply(request):
+        return apply(context, target, request)
+    options = read_write_options(request)
+    check_patch_type(target.served, request)
+    entry = find_entry(context, target)
+    candidate = patched(target.served, request, _seen(request, entry))
+    if not target.served.is_custom and _may_leave_nulls(request):
+        candidate = without_nulls(candidate)
+    if not candidate["metadata"].get("name"):
+        raise undeterminable(target.name)
+    try:
+        changed = change_object(context, target, entry, candidate, options, refusal=refused_patch)
+    except UnreadableError as unreadable:
+        # It was readable before: the patch is to blame.
+        raise refused_patch(target.served, candidate, unreadable.problem) from None
+    return Response(status=200, body=context.shown(changed))
+
+
+def _seen(request: Request, entry: Entry) -> JsonObject:
+    """What the patch is about: also managedFields, if it speaks of them."""
+    obj = entry.obj
+    if b"managedFields" not in request.body or not (encoded := entry.ownership.encoded):
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": msgspec.json.decode(encoded)}}
+
+
+def _may_leave_nulls(request: Request) -> bool:
+    """To a built-in kind null is absent, also where a patch put it.
+
+    Merging takes nulls for removals, but inside lists; in a JSON patch, an operation without a value means null.
+    """
+    body = request.body
+    if _patch_type(request) == JSON_PATCH:
+        return b"null" in body or body.count(b'"value"') < body.count(b'"op"')
+    return b"null" in body and b"[" in body
+
+
+def check_patch_type(served: Served, request: Request) -> None:
+    """Raises 415."""
+    accepted = _ACCEPTED_CUSTOM if served.is_custom else _ACCEPTED
+    if _patch_type(request) not in accepted:
+        if not served.is_custom:
+            raise unsupported_patch_type()
+        # Who applied a scale, which nobody can, is not told that he could.
+        raise unsupported_media_type(accepted if is_apply(request) else (*accepted, transport.APPLY_PATCH))
+
+
+def _patch_type(request: Request) -> str:
+    return request.content_type.partition(";")[0]
+
+
+def patched(served: Served, request: Request, obj: JsonObject) -> JsonObject:
+    """The object that the patch in the body makes of `obj`; parts it does not touch are shared."""
+    check_patch_type(served, request)
+    try:
+        result = _apply(_patch_type(request), obj, decode_patch(request))
+    except PatchInvalidError as problem:
+        raise bad_request(str(problem)) from None
+    except PatchTooLongError as problem:
+        raise too_large(str(problem)) from None
+    except PatchConflictError:
+        raise rejected_patch() from None
+    if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
+        raise undeterminable(obj["metadata"]["name"])
+    return result
+
+
+def _apply(content_type: str, obj: JsonObject, patch: Any) -> Any:
+    match content_type:
+        case transport.MERGE_PATCH:
+            return apply_merge_patch(obj, patch)
+        case transport.JSON_PATCH:
+            return apply_json_patch(obj, patch)
+        case _:
+            return apply_strategic_patch(obj["kind"], obj, patch)

@@ -1,0 +1,237 @@
+"""GET: one object, or a list of them in pages."""
+
+import base64
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import FieldError, forbidden, not_supported
+from grove.cluster.apiserver.codec.request_decoding import whole_number
+from grove.cluster.apiserver.codec.selectors import Selection, parse_selection
+from grove.cluster.apiserver.context import Context
+from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.status_errors import (
+    ExpiredContinueError,
+    RefusedError,
+    bad_request,
+    invalid_options,
+    not_found,
+    too_large_version,
+    too_old_list,
+)
+from grove.cluster.built_in_resources import Served
+from grove.cluster.storage.store import CompactedError, Entry, draft, in_path
+from grove.kube.transport import Request, Response
+
+_LARGEST_VERSION = 2**64 - 1
+_MOST_DIGITS = len(str(_LARGEST_VERSION))
+
+
+def read_one(context: Context, target: Target, request: Request) -> Response:
+    if version := request.query.get("resourceVersion", ""):
+        _check_has_come(context, read_version(version))
+    return Response(status=200, body=context.shown(find_entry(context, target)))
+
+
+def find_entry(context: Context, target: Target) -> Entry:
+    entry = context.store.table(target.served).find(target.namespace, target.name)
+    if entry is None:
+        raise not_found(target.served, target.name)
+    custom = target.served.custom
+    if custom is None or custom.stored_as is None:
+        return entry
+    # As this version shows it, so that what is written next is about what was seen.
+    obj = custom.shown(entry.obj, target.served.api_version)
+    return entry if obj is entry.obj else draft(entry.namespace, entry.name, obj, entry.revision, entry.ownership)
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A part of a list, as of one revision."""
+
+    entries: list[Entry]
+    # How many more there are.
+    remaining: int
+    revision: int
+    # A real server does not count what a selector would leave out.
+    is_counted: bool
+
+
+class _Continue(msgspec.Struct, frozen=True):
+    """What a continue token says: the state that is being listed (0: any), and how far the reader has come."""
+
+    revision: int
+    namespace: str
+    name: str
+
+
+def read_list(context: Context, target: Target, request: Request) -> Response:
+    return Response(status=200, body=list_body(context, target, page_of(context, target, request)))
+
+
+def page_of(context: Context, target: Target, request: Request) -> Page:
+    """The objects that a query on a collection means: all of them, or as many as it wants at once."""
+    query = request.query
+    selection = selection_of(target, request)
+    limit = 0
+    if query:
+        _check_options(request)
+        limit = max(whole_number(query.get("limit", "0")), 0)
+        whole_number(query.get("timeoutSeconds", "0"))
+    version = query.get("resourceVersion", "")
+    if token := query.get("continue", ""):
+        if version not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        start = _read_token(token)
+        revision = start.revision or context.store.revision
+        entries = _entries_at(context, target, selection, revision, start)
+        matching = [entry for entry in entries if _is_after(entry, start)]
+    else:
+        revision = _revision_to_list(context, request)
+        if version == "0":
+            # Any state will do, so it comes from memory, where nobody saves by pages.
+            limit = 0
+        if revision == context.store.revision:
+            matching = select_entries(context, target, selection)
+        else:
+            matching = _entries_exactly_at(context, target, selection, revision)
+    remaining = max(len(matching) - limit, 0) if limit else 0
+    page = matching[:limit] if remaining else matching
+    return Page(page, remaining, revision, is_counted=selection.is_everything)
+
+
+def selection_of(target: Target, request: Request) -> Selection:
+    query = request.query
+    return parse_selection(target.served, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+
+
+def select_entries(context: Context, target: Target, selection: Selection) -> list[Entry]:
+    """The objects of a collection that a request means, by namespace and name."""
+    table = context.store.table(target.served)
+    scope = target.scope
+    if selection.is_everything:
+        return list(table.entries(scope))
+    name = selection.single_name
+    if name is not None and scope is not None:
+        entry = table.find(scope, name)
+        return [entry] if entry is not None and selection.matches(entry.obj) else []
+    if labels := selection.exact_labels:
+        candidates = table.labelled(labels)
+        return [e for e in candidates if scope in (None, e.namespace) and selection.matches(e.obj)]
+    return [entry for entry in table.entries(scope) if selection.matches(entry.obj)]
+
+
+def _entries_at(context: Context, target: Target, selection: Selection, revision: int, start: _Continue) -> list[Entry]:
+    try:
+        entries = context.store.table(target.served).entries_at(revision, target.scope)
+    except CompactedError:
+        raise ExpiredContinueError(_write_token(msgspec.structs.replace(start, revision=0))) from None
+    return [entry for entry in entries if selection.matches(entry.obj)]
+
+
+def _entries_exactly_at(context: Context, target: Target, selection: Selection, revision: int) -> list[Entry]:
+    try:
+        entries = context.store.table(target.served).entries_at(revision, target.scope)
+    except CompactedError:
+        raise too_old_list() from None
+    return [entry for entry in entries if selection.matches(entry.obj)]
+
+
+def _revision_to_list(context: Context, request: Request) -> int:
+    version = request.query.get("resourceVersion", "")
+    if not version:
+        return context.store.revision
+    try:
+        wanted = read_version(version)
+    except RefusedError as refused:
+        raise bad_request(f"invalid resource version: {refused.message}") from None
+    _check_has_come(context, wanted)
+    return wanted if request.query.get("resourceVersionMatch") == "Exact" else context.store.revision
+
+
+def read_version(text: str) -> int:
+    """Raises 400. (A real server often answers such a client's mistake with a 500.)"""
+    is_number = text.isascii() and text.isdigit()
+    digits = text.lstrip("0") or "0"
+    if not is_number or len(digits) > _MOST_DIGITS or int(digits) > _LARGEST_VERSION:
+        shown = msgspec.json.encode(text).decode()
+        problem = f"strconv.ParseUint: parsing {shown}: {'value out of range' if is_number else 'invalid syntax'}"
+        raise bad_request(f"resourceVersion: Invalid value: {shown}: {problem}")
+    return int(digits)
+
+
+def _check_has_come(context: Context, revision: int) -> None:
+    current = context.store.revision
+    if revision > current:
+        raise too_large_version(revision, current)
+
+
+def _check_options(request: Request) -> None:
+    """Raises 422 unless the options of a list go together."""
+    errors = version_match_errors(request)
+    if "sendInitialEvents" in request.query:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if errors:
+        raise invalid_options("ListOptions", *errors)
+
+
+def version_match_errors(request: Request) -> list[FieldError]:
+    """What lists and watches have against `resourceVersionMatch`."""
+    query = request.query
+    wish = query.get("resourceVersionMatch", "")
+    if not wish:
+        return []
+    problems = []
+    if not query.get("resourceVersion"):
+        problems.append("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if query.get("continue"):
+        problems.append("resourceVersionMatch is forbidden when continue is provided")
+    errors = [forbidden("resourceVersionMatch", problem) for problem in problems]
+    if wish not in ("Exact", "NotOlderThan"):
+        errors.append(not_supported("resourceVersionMatch", wish, ("Exact", "NotOlderThan", "")))
+    elif wish == "Exact" and query.get("resourceVersion") == "0":
+        problem = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        errors.append(forbidden("resourceVersionMatch", problem))
+    return errors
+
+
+def _is_after(entry: Entry, start: _Continue) -> bool:
+    return (in_path(entry.namespace), entry.name) > (in_path(start.namespace), start.name)
+
+
+def list_body(context: Context, target: Target, page: Page) -> bytes:
+    served = target.served
+    metadata = _list_metadata(served, page.revision)
+    if page.remaining:
+        last = page.entries[-1]
+        metadata["continue"] = _write_token(_Continue(page.revision, last.namespace, last.name))
+        if page.is_counted:
+            metadata["remainingItemCount"] = page.remaining
+    head = msgspec.json.encode({"kind": served.list_kind, "apiVersion": served.api_version, "metadata": metadata})
+    return b'%b,"items":[%b]}' % (head[:-1], b",".join(_items_of(context, target, page.entries)))
+
+
+def _list_metadata(served: Served, revision: int) -> JsonObject:
+    """Lists of custom objects always say how they go on."""
+    return (
+        {"continue": "", "resourceVersion": str(revision)} if served.is_custom else {"resourceVersion": str(revision)}
+    )
+
+
+def _items_of(context: Context, target: Target, entries: list[Entry]) -> list[bytes]:
+    """As they stand in a list: built-in kinds leave out what the list already says."""
+    shown = map(context.shown, entries)
+    if target.served.is_custom:
+        return list(shown)
+    start = len(target.served.head)
+    return [b"{" + data[start:] for data in shown]
+
+
+def _write_token(position: _Continue) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode()
+
+
+def _read_token(token: str) -> _Continue:
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(token), type=_Continue)
+    except (ValueError, msgspec.DecodeError):
+        raise bad_request("invalid continue token: continue key is not valid: it is none of ours") from None

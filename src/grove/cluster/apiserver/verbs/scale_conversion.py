@@ -1,0 +1,56 @@
+"""What a Scale shows of an object, and how it changes one. The subresource itself is `scale.py`."""
+
+from typing import Any
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.codec.lenient_json import at
+from grove.cluster.apiserver.status_errors import UnreadableError
+from grove.cluster.built_in_resources import Served
+from grove.cluster.custom_resource import ScalePaths
+from grove.errors import require
+
+_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale_of(served: Served, obj: JsonObject) -> JsonObject:
+    metadata, paths = obj["metadata"], _paths(served)
+    replicas = at(obj, paths.spec) or 0
+    scale: JsonObject = {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {field: metadata[field] for field in _SHOWN if field in metadata},
+        # Left out when there are none; a status always says.
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": {"replicas": at(obj, paths.status) or 0},
+    }
+    if paths.selector and (selector := at(obj, paths.selector)):
+        scale["status"]["selector"] = selector
+    return scale
+
+
+def with_replicas(served: Served, obj: JsonObject, replicas: int) -> JsonObject:
+    """The object as a Scale with so many replicas makes it."""
+    return _scaled(obj, _paths(served).spec, replicas)
+
+
+def replicas_of(scale: JsonObject) -> int:
+    """Raises 400."""
+    spec = scale.get("spec") or {}
+    replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        raise UnreadableError("Scale", "v1", "Scale", "json: spec.replicas is an integer")
+    return replicas
+
+
+def _paths(served: Served) -> ScalePaths:
+    custom = served.custom
+    require(custom is not None and custom.scale is not None, f"{served.plural} have a scale")
+    assert custom is not None
+    assert custom.scale is not None
+    return custom.scale
+
+
+def _scaled(obj: Any, steps: tuple[str, ...], replicas: int) -> JsonObject:
+    inner = obj if isinstance(obj, dict) else {}
+    first, rest = steps[0], steps[1:]
+    return {**inner, first: _scaled(inner.get(first), rest, replicas) if rest else replicas}

@@ -1,0 +1,293 @@
+"""GET with watch=true: the changes of a collection, one line each, from a revision on.
+
+A stream keeps no queue: it is a cursor into the history of its kind, so a slow reader costs nothing and one that falls
+behind the history is told so (410).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import attrgetter
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import forbidden
+from grove.cluster.apiserver.codec.bool_params import is_on, switch
+from grove.cluster.apiserver.codec.content_negotiation import Form, form_of, partial_object
+from grove.cluster.apiserver.codec.request_decoding import whole_number
+from grove.cluster.apiserver.codec.selectors import Selection
+from grove.cluster.apiserver.codec.version_conversion import line_in_version
+from grove.cluster.apiserver.context import Context
+from grove.cluster.apiserver.printers.table import included_of, table_lines
+from grove.cluster.apiserver.registry.events_v1 import newer_line
+from grove.cluster.apiserver.request_info import Target, names_one_object
+from grove.cluster.apiserver.status_errors import RefusedError, fell_behind, invalid_options, too_large_version, too_old
+from grove.cluster.apiserver.verbs.read import read_version, select_entries, selection_of
+from grove.cluster.storage.store import Change, ChangeType, CompactedError, Entry, Storage, Table, draft
+from grove.kube.transport import Request
+
+Translation = Callable[[bytes], bytes]
+
+_BOOKMARK_SECONDS = 60.0
+_SHORTEST_DEFAULT, _LONGEST_DEFAULT = 1800, 3600
+_BATCH_BYTES = 256 * 1024
+_HEADS = {type_: f'{{"type":"{type_.value}","object":'.encode() for type_ in ChangeType}
+
+
+def is_watch(request: Request) -> bool:
+    """Asked for by anything but false; of one object there is no watch."""
+    return request.method == "GET" and is_on(request.query, "watch") and not names_one_object(request.path)
+
+
+def open_stream(context: Context, target: Target, request: Request) -> "WatchStream":
+    query = request.query
+    _check_options(request)
+    seconds = max(whole_number(query.get("timeoutSeconds", "0")), 0)
+    selection = selection_of(target, request)
+    translate = _translation(context, target, request)
+    stream = WatchStream(
+        context.store,
+        target,
+        selection,
+        timeout=seconds or context.random.randint(_SHORTEST_DEFAULT, _LONGEST_DEFAULT),
+        has_bookmarks=is_on(query, "allowWatchBookmarks"),
+        is_whole=bool(request.program),
+        translate=translate,
+    )
+    revision = read_version(query.get("resourceVersion") or "0")
+    wants_first = switch(query, "sendInitialEvents")
+    if wants_first and revision > context.store.revision:
+        stream.refuse(too_large_version(revision, context.store.revision))
+    elif wants_first:
+        stream.start_with(select_entries(context, target, selection), is_end_told=True)
+    elif wants_first is False and not revision:
+        pass
+    elif revision:
+        stream.start_after(revision)
+    else:
+        stream.start_with(select_entries(context, target, selection))
+    return stream
+
+
+def _check_options(request: Request) -> None:
+    """Raises 422 unless the options of a watch go together."""
+    query = request.query
+    wish = query.get("resourceVersionMatch", "")
+    errors = []
+    if "sendInitialEvents" not in query:
+        if wish:
+            problem = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            errors.append(forbidden("resourceVersionMatch", problem))
+    elif wish != "NotOlderThan":
+        problem = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        errors.append(forbidden("resourceVersionMatch", problem))
+    if errors:
+        raise invalid_options("ListOptions", *errors)
+
+
+def _translation(context: Context, target: Target, request: Request) -> Translation | None:
+    """From lines with objects to the version and form that the client wants; none: as they are."""
+    formed = _formed_lines(context, target, request)
+    custom = target.served.custom
+    if custom is None or custom.stored_as is None:
+        return formed
+    versioned = partial(line_in_version, custom, target.served.api_version)
+    return versioned if formed is None else lambda line: formed(versioned(line))
+
+
+def _formed_lines(context: Context, target: Target, request: Request) -> Translation | None:
+    match form_of(request.accept):
+        case Form.TABLE:
+            return table_lines(target.served, included_of(request), context.clock.now)
+        case Form.METADATA | Form.METADATA_LIST:
+            return _metadata_line
+        case _:
+            return newer_line if target.is_newer_event else None
+
+
+def _metadata_line(line: bytes) -> bytes:
+    event = msgspec.json.decode(line)
+    return (
+        line if event["type"] == "ERROR" else msgspec.json.encode({**event, "object": partial_object(event["object"])})
+    )
+
+
+class WatchStream:
+    """An async iterator of lines. It ends at its time-out, when closed, or after an error line."""
+
+    headers: Mapping[str, str] = {}
+
+    def __init__(
+        self,
+        store: Storage,
+        target: Target,
+        selection: Selection,
+        *,
+        timeout: float,
+        has_bookmarks: bool,
+        is_whole: bool = False,
+        translate: Translation | None = None,
+    ) -> None:
+        self._store = store
+        self._table: Table = store.table(target.served)
+        self._retirements = self._table.retirements
+        self._scope = target.scope
+        self._selection = selection
+        # With managedFields, or without.
+        self._shown: Callable[[Entry], bytes] = attrgetter("whole" if is_whole else "data")
+        self._is_unfiltered = selection.is_everything and self._scope is None
+        self._lines: deque[bytes] = deque()
+        self._cursor = self._table.end
+        # Only what is newer is sent: a watch from the future is silent until the server has caught up.
+        self._after = 0
+        self._translate = translate
+        self._has_bookmarks = has_bookmarks
+        self._is_bookmark_due = False
+        # Expired: what already happened is still told. Closed: nothing is.
+        self._is_expired = False
+        self._is_closed = False
+        self._waiter: asyncio.Future[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._timers = [loop.call_later(timeout, self._expire)]
+        if has_bookmarks:
+            self._timers.append(loop.call_later(_BOOKMARK_SECONDS, self._bookmark))
+
+    def start_with(self, entries: list[Entry], *, is_end_told: bool = False) -> None:
+        """What there is, as if it had just been added; then what changes. A bookmark can tell where that begins."""
+        self._lines.extend(_line(ChangeType.ADDED, self._shown(entry)) for entry in entries)
+        if is_end_told and self._has_bookmarks:
+            end = {"annotations": {"k8s.io/initial-events-end": "true"}}
+            self._lines.append(self._bookmark_line(self._store.revision, end))
+
+    def start_after(self, revision: int) -> None:
+        try:
+            self._cursor = self._table.cursor_after(revision)
+            self._after = revision
+        except CompactedError as gone:
+            self.refuse(too_old(revision, gone.oldest))
+
+    def refuse(self, refused: RefusedError) -> None:
+        """Tells this last."""
+        self._lines.append(msgspec.json.encode({"type": "ERROR", "object": refused.status()}))
+        self._is_closed = True
+
+    def __aiter__(self) -> "WatchStream":
+        return self
+
+    async def __anext__(self) -> bytes:
+        while True:
+            line = self._next_line()
+            if line is not None:
+                return line
+            if self._is_expired or self._is_closed or self._retirements != self._table.retirements:
+                self.close()
+                raise StopAsyncIteration
+            await self._change()
+
+    async def batch(self) -> list[bytes]:
+        """All lines that are there, at least one, at most as many as one write should carry; none: the end."""
+        lines: list[bytes] = []
+        try:
+            lines.append(await anext(self))
+        except StopAsyncIteration:
+            return lines
+        size = len(lines[0])
+        while size < _BATCH_BYTES and (line := self._next_line()) is not None:
+            lines.append(line)
+            size += len(line)
+        return lines
+
+    def close(self) -> None:
+        """Ends the stream; a reader that waits is let go."""
+        self._is_closed = True
+        self._lines.clear()
+        for timer in self._timers:
+            timer.cancel()
+        self._table.stop_waking(self)
+        self._wake()
+
+    async def _change(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._table.wake_on_change(self, self._wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _next_line(self) -> bytes | None:
+        line = self._next_object_line()
+        return line if line is None or self._translate is None else self._translate(line)
+
+    def _next_object_line(self) -> bytes | None:
+        if self._lines:
+            return self._lines.popleft()
+        if self._is_closed:
+            return None
+        table = self._table
+        while self._cursor < table.shown_end:
+            at = self._cursor - table.forgotten
+            if at < 0:
+                self.refuse(fell_behind())
+                return self._lines.popleft()
+            self._cursor += 1
+            change = table.log[at]
+            line = self._line_of(change) if change.revision > self._after else None
+            if line is not None:
+                return line
+        if self._is_bookmark_due and self._store.shown >= self._after:
+            self._is_bookmark_due = False
+            return self._bookmark_line(self._store.shown)
+        return None
+
+    def _line_of(self, change: Change) -> bytes | None:
+        """What this watcher sees of a change: an object that starts or stops to match comes or goes."""
+        if self._is_unfiltered:
+            return _line(change.type, self._shown(change.entry))
+        if self._scope is not None and change.entry.namespace != self._scope:
+            return None
+        if self._selection.is_everything:
+            return _line(change.type, self._shown(change.entry))
+        was = change.before is not None and self._selection.matches(change.before.obj)
+        is_ = change.type is not ChangeType.DELETED and self._selection.matches(change.entry.obj)
+        if is_:
+            return _line(ChangeType.MODIFIED if was else ChangeType.ADDED, self._shown(change.entry))
+        if not was:
+            return None
+        if change.type is ChangeType.DELETED:
+            return _line(ChangeType.DELETED, self._shown(change.entry))
+        return _line(ChangeType.DELETED, self._shown(_last_match(change)))
+
+    def _bookmark(self) -> None:
+        self._is_bookmark_due = True
+        self._timers[-1] = asyncio.get_running_loop().call_later(_BOOKMARK_SECONDS, self._bookmark)
+        self._wake()
+
+    def _expire(self) -> None:
+        self._is_expired = True
+        self._is_bookmark_due = self._has_bookmarks
+        self._wake()
+
+    def _bookmark_line(self, revision: int, more: JsonObject | None = None) -> bytes:
+        served = self._table.served
+        metadata = {"resourceVersion": str(revision), **(more or {})}
+        obj = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
+        return msgspec.json.encode({"type": "BOOKMARK", "object": obj})
+
+
+def _line(type_: ChangeType, data: bytes) -> bytes:
+    return b"".join((_HEADS[type_], data, b"}"))
+
+
+def _last_match(change: Change) -> Entry:
+    """The object as it last matched, with the revision at which it stopped to."""
+    before = change.before
+    assert before is not None
+    metadata = {**before.obj["metadata"], "resourceVersion": str(change.revision)}
+    obj = {**before.obj, "metadata": metadata}
+    return draft(before.namespace, before.name, obj, change.revision, before.ownership)

@@ -1,0 +1,150 @@
+"""The kinds the embedded API serves, and how each behaves. What is done with them is in `server/`.
+
+Not here: how our own clients read them (`api/resources.py`).
+"""
+
+import msgspec
+
+from grove.cluster.custom_resource import CustomVersion
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of object, as the server sees it."""
+
+    group: str = ""
+    version: str = "v1"
+    plural: str
+    kind: str
+    namespaced: bool = True
+    # Custom resources are stricter than built-in kinds in some places and laxer in others, as on a real server.
+    is_custom: bool = False
+    has_status: bool = False
+    has_scale: bool = False
+    has_generation: bool = False
+    # An immediate delete of these is answered with the object; of the others, with a Status.
+    returns_deleted: bool = False
+    # May be replaced without naming the version that was read.
+    allows_blind_update: bool = True
+    # What the definition of a custom kind says of this version. Not told of our kinds in `SERVED`: servers know.
+    custom: CustomVersion | None = None
+
+    # Derived once, because every request needs them.
+    list_kind: str = ""
+    qualified: str = ""
+    api_version: str = ""
+    head: bytes = b""
+
+    def path(self, namespace: str, name: str) -> str:
+        """The URL path of one object."""
+        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
+        place = f"/namespaces/{namespace}" if self.namespaced else ""
+        return f"{root}{place}/{self.plural}/{name}"
+
+
+def derived(served: Served) -> Served:
+    api_version = f"{served.group}/{served.version}" if served.group else served.version
+    return msgspec.structs.replace(
+        served,
+        list_kind=served.list_kind or f"{served.kind}List",
+        qualified=f"{served.plural}.{served.group}" if served.group else served.plural,
+        api_version=api_version,
+        head=f'{{"kind":"{served.kind}","apiVersion":"{api_version}",'.encode(),
+    )
+
+
+def _custom(
+    plural: str, kind: str, *, group: str = "grove.io", namespaced: bool = True, has_scale: bool = False
+) -> Served:
+    return Served(
+        group=group, version="v1alpha1", plural=plural, kind=kind, namespaced=namespaced, has_scale=has_scale,
+        is_custom=True, has_status=True, has_generation=True, allows_blind_update=False,
+    )  # fmt: skip
+
+
+SERVED = tuple(
+    derived(served)
+    for served in (
+        Served(plural="namespaces", kind="Namespace", namespaced=False, has_status=True),
+        Served(plural="nodes", kind="Node", namespaced=False, has_status=True),
+        Served(plural="pods", kind="Pod", has_status=True, has_generation=True, returns_deleted=True),
+        Served(plural="events", kind="Event"),
+        Served(plural="services", kind="Service", has_status=True, returns_deleted=True),
+        Served(plural="secrets", kind="Secret"),
+        Served(plural="configmaps", kind="ConfigMap"),
+        Served(plural="serviceaccounts", kind="ServiceAccount", returns_deleted=True),
+        Served(plural="resourcequotas", kind="ResourceQuota", has_status=True, returns_deleted=True),
+        Served(group="coordination.k8s.io", plural="leases", kind="Lease", allows_blind_update=False),
+        Served(
+            group="autoscaling",
+            version="v2",
+            plural="horizontalpodautoscalers",
+            kind="HorizontalPodAutoscaler",
+            has_status=True,
+            has_generation=True,
+        ),
+        Served(group="apps", plural="controllerrevisions", kind="ControllerRevision"),
+        Served(
+            group="policy",
+            plural="poddisruptionbudgets",
+            kind="PodDisruptionBudget",
+            has_status=True,
+            has_generation=True,
+            allows_blind_update=False,
+        ),
+        Served(
+            group="scheduling.k8s.io",
+            plural="priorityclasses",
+            kind="PriorityClass",
+            namespaced=False,
+            has_generation=True,
+        ),
+        Served(
+            group="apiextensions.k8s.io",
+            plural="customresourcedefinitions",
+            kind="CustomResourceDefinition",
+            namespaced=False,
+            has_status=True,
+            has_generation=True,
+            allows_blind_update=False,
+        ),
+        Served(
+            group="admissionregistration.k8s.io",
+            plural="mutatingwebhookconfigurations",
+            kind="MutatingWebhookConfiguration",
+            namespaced=False,
+            has_generation=True,
+        ),
+        Served(
+            group="admissionregistration.k8s.io",
+            plural="validatingwebhookconfigurations",
+            kind="ValidatingWebhookConfiguration",
+            namespaced=False,
+            has_generation=True,
+        ),
+        Served(group="rbac.authorization.k8s.io", plural="roles", kind="Role"),
+        Served(group="rbac.authorization.k8s.io", plural="rolebindings", kind="RoleBinding"),
+        Served(group="rbac.authorization.k8s.io", plural="clusterroles", kind="ClusterRole", namespaced=False),
+        Served(
+            group="rbac.authorization.k8s.io", plural="clusterrolebindings", kind="ClusterRoleBinding", namespaced=False
+        ),
+        _custom("podcliquesets", "PodCliqueSet", has_scale=True),
+        _custom("podcliques", "PodClique", has_scale=True),
+        _custom("podcliquescalinggroups", "PodCliqueScalingGroup", has_scale=True),
+        _custom("clustertopologybindings", "ClusterTopologyBinding", namespaced=False),
+        _custom("podgangs", "PodGang", group="scheduler.grove.io"),
+    )
+)
+
+# How many replicas an object has, whatever its kind: seen through a subresource only.
+SCALES = derived(Served(group="autoscaling", plural="scales", kind="Scale"))
+
+BY_QUALIFIED = {served.qualified: served for served in SERVED}
+
+NAMESPACES = BY_QUALIFIED["namespaces"]
+NODES = BY_QUALIFIED["nodes"]
+EVENTS = BY_QUALIFIED["events"]
+PODS = BY_QUALIFIED["pods"]
+RESOURCE_QUOTAS = BY_QUALIFIED["resourcequotas"]
+BUDGETS = BY_QUALIFIED["poddisruptionbudgets.policy"]
+PRIORITY_CLASSES = BY_QUALIFIED["priorityclasses.scheduling.k8s.io"]
+DEFINITIONS = BY_QUALIFIED["customresourcedefinitions.apiextensions.k8s.io"]

@@ -1,0 +1,69 @@
+"""How controllers of the cluster itself write: under a name of their own, past no webhook, and again if it failed."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.apiserver.auth.user_info import Caller
+from grove.kube.transport import Request
+
+# A webhook that refused, or was down, is asked again.
+RETRY_SECONDS = 1.0
+_NEEDLESS = (404, 409)
+
+
+class Caretaker:
+    """Writes for one controller. What has failed is told to `again` after a while."""
+
+    def __init__(self, server: ApiServer, caller: Caller, again: Callable[[str], None]) -> None:
+        self._server = server
+        self._caller = caller
+        self._again = again
+        self._failed: dict[str, None] = {}
+
+    async def write(self, request: Request, key: str) -> None:
+        """Carry it out; if it is refused, `key` comes back."""
+        response = await self._server.handle_asking(request, self._caller)
+        if response.status >= 400 and response.status not in _NEEDLESS:
+            self._failed[key] = None
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self._failed)
+
+    async def wait_and_retry(self) -> None:
+        await self._server.clock.sleep(RETRY_SECONDS)
+        failed, self._failed = self._failed, {}
+        for key in failed:
+            self._again(key)
+
+
+class Rounds(ABC):
+    """A controller that visits names: each once a round, after a moment in which more may come together."""
+
+    def __init__(self, server: ApiServer, caller: Caller, *, delay: float) -> None:
+        self._server = server
+        self._delay = delay
+        self._queue: dict[str, None] = {}
+        self._has_work = asyncio.Event()
+        self._caretaker = Caretaker(server, caller, self._enqueue)
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._has_work.wait()
+            await self._server.clock.sleep(self._delay)
+            self._has_work.clear()
+            queue, self._queue = self._queue, {}
+            for name in queue:
+                await self._visit(name)
+            if self._caretaker.has_failed:
+                await self._caretaker.wait_and_retry()
+
+    def _enqueue(self, name: str) -> None:
+        self._queue[name] = None
+        self._has_work.set()
+
+    @abstractmethod
+    async def _visit(self, name: str) -> None: ...

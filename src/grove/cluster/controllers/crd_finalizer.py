@@ -1,0 +1,67 @@
+"""Definitions that are being deleted: all objects of their kind are deleted first, then they go."""
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.apiserver.auth.user_info import DEFINITION_CONTROLLER
+from grove.cluster.apiserver.registry.crd_strategy import CLEANUP, emptying_status
+from grove.cluster.apiserver.registry.metadata import wire_time
+from grove.cluster.built_in_resources import DEFINITIONS
+from grove.cluster.controllers.controller import Rounds
+from grove.cluster.storage.store import Change, ChangeType, Entry
+from grove.kube.transport import MERGE_PATCH, Request
+
+
+class LeavingDefinitions(Rounds):
+    def __init__(self, server: ApiServer, *, delay: float) -> None:
+        super().__init__(server, DEFINITION_CONTROLLER, delay=delay)
+        self._definitions = server.store.table(DEFINITIONS)
+        # Kinds whose definition leaves: each object of them that goes may be the last.
+        self._leaving: dict[str, None] = {}
+        for entry in self._definitions.entries(""):
+            self._notice(entry)
+        server.store.subscribe(self._follow)
+
+    def _follow(self, change: Change) -> None:
+        if change.served is DEFINITIONS:
+            if change.type is ChangeType.DELETED:
+                self._leaving.pop(change.entry.name, None)
+            else:
+                self._notice(change.entry)
+        elif self._leaving and change.type is ChangeType.DELETED and change.served.qualified in self._leaving:
+            self._enqueue(change.served.qualified)
+
+    def _notice(self, definition: Entry) -> None:
+        metadata = definition.obj["metadata"]
+        is_ours = "deletionTimestamp" in metadata and CLEANUP in metadata.get("finalizers", ())
+        if is_ours and definition.name not in self._leaving:
+            self._leaving[definition.name] = None
+            self._enqueue(definition.name)
+
+    async def _visit(self, name: str) -> None:
+        """Nothing new can come, so what is deleted once stays deleted."""
+        definition = self._definitions.find("", name)
+        if definition is None:
+            return
+        table = next((table for table in self._server.store.tables() if table.served.qualified == name), None)
+        present = [] if table is None else list(table.entries(None))
+        staying = [entry for entry in present if "deletionTimestamp" not in entry.obj["metadata"]]
+        if staying:
+            now = wire_time(self._server.clock.now())
+            await self._patch(name, {"status": emptying_status(definition.obj, now)}, "/status")
+        for entry in staying:
+            await self._delete(name, entry)
+        if table is None or next(table.entries(None), None) is None:
+            kept = [each for each in definition.obj["metadata"].get("finalizers", ()) if each != CLEANUP]
+            await self._patch(name, {"metadata": {"finalizers": kept}})
+
+    async def _delete(self, name: str, entry: Entry) -> None:
+        served = next((served for served in self._server.kinds.served if served.qualified == name), None)
+        if served is not None:
+            await self._caretaker.write(Request(method="DELETE", path=served.path(entry.namespace, entry.name)), name)
+
+    async def _patch(self, name: str, patch: JsonObject, subresource: str = "") -> None:
+        path, body = f"{DEFINITIONS.path('', name)}{subresource}", msgspec.json.encode(patch)
+        request = Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH)
+        await self._caretaker.write(request, name)

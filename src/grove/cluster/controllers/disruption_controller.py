@@ -1,0 +1,187 @@
+"""Who counts for PodDisruptionBudgets: how many pods there are, should be, and are healthy; so, how many may go.
+
+It follows the store and writes statuses through the API, as any controller would. How many pods there should be is read
+off the owners of pods, if these have a scale. What an eviction does with the numbers: `evict.py`.
+"""
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.apiserver.auth.user_info import DISRUPTION_CONTROLLER
+from grove.cluster.apiserver.registry.metadata import wire_time
+from grove.cluster.apiserver.registry.pdb import guards, is_ready, with_allowance, without_allowance
+from grove.cluster.apiserver.verbs.scale_conversion import scale_of
+from grove.cluster.built_in_resources import BUDGETS, PODS, Served
+from grove.cluster.controllers.workqueue import Agenda
+from grove.cluster.storage.store import Change, ChangeType, Entry
+from grove.kube.transport import Request
+
+# More may come together in a moment; what a controller does never shows in the same instant.
+_DELAY_SECONDS = 0.02
+_WORKERS = 4
+# A pod whose eviction was paid for, and that is still there after this time, counts again.
+_GONE_WITHIN = timedelta(minutes=2)
+# Owners may come, or get a scale, and nobody tells us.
+_RETRY = timedelta(seconds=10)
+_RETRY_WRITE = timedelta(seconds=1)
+_NEEDLESS = (404, 409)
+
+_Key = tuple[str, str]
+
+
+class _UncountableError(Exception):
+    """Nobody knows how many pods there should be; the message says why."""
+
+
+class _Expected(msgspec.Struct, frozen=True):
+    pods: int
+    healthy: int
+
+
+class DisruptionBudgets:
+    """`run` until cancelled."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._pods = server.store.table(PODS)
+        self._table = server.store.table(BUDGETS)
+        # By namespace and name: most pods of most clusters are in none.
+        self._budgets: dict[str, dict[str, JsonObject]] = {}
+        self._agenda: Agenda[_Key] = Agenda(server.clock)
+        for entry in self._table.entries(None):
+            self._follow_budget(Change(BUDGETS, ChangeType.ADDED, entry, None))
+        server.store.subscribe(self._follow)
+
+    async def run(self) -> None:
+        """For ever."""
+        await self._agenda.run(self._visit, workers=_WORKERS)
+
+    def _follow(self, change: Change) -> None:
+        if change.served is BUDGETS:
+            self._follow_budget(change)
+        elif change.served is PODS and self._budgets:
+            self._follow_pod(change)
+
+    def _follow_budget(self, change: Change) -> None:
+        namespace, name = change.entry.namespace, change.entry.name
+        if change.type is ChangeType.DELETED:
+            self._budgets.get(namespace, {}).pop(name, None)
+            return
+        self._budgets.setdefault(namespace, {})[name] = change.entry.obj
+        self._agenda.add((namespace, name))
+
+    def _follow_pod(self, change: Change) -> None:
+        versions = [each.obj for each in (change.entry, change.before) if each is not None]
+        for name, budget in self._budgets.get(change.entry.namespace, {}).items():
+            if any(guards(budget, pod) for pod in versions):
+                self._agenda.add((change.entry.namespace, name))
+
+    async def _visit(self, key: _Key) -> datetime | None:
+        """Count, and write what changed. The answer: when time alone will have changed something."""
+        await self._server.clock.sleep(_DELAY_SECONDS)
+        entry = self._table.find(*key)
+        if entry is None:
+            return None
+        now = self._server.clock.now()
+        before = entry.obj.get("status") or {}
+        pods = [pod.obj for pod in self._pods.entries(entry.namespace) if guards(entry.obj, pod.obj)]
+        try:
+            expected = self._expected(entry.obj["spec"], pods)
+        except _UncountableError as problem:
+            status, deadlines = without_allowance(before, str(problem), wire_time(now)), [now + _RETRY]
+        else:
+            disrupted = _disrupted(before.get("disruptedPods") or {}, pods, now)
+            status = _counted(entry.obj, pods, expected, disrupted, now)
+            deadlines = [min(_time(since), now) + _GONE_WITHIN for since in disrupted.values()]
+        if status != before and not await self._write(entry, status):
+            return now + _RETRY_WRITE
+        return min(deadlines, default=None)
+
+    async def _write(self, entry: Entry, status: JsonObject) -> bool:
+        """Whether that is settled: a budget that changed meanwhile is visited again anyway."""
+        body = msgspec.json.encode({**entry.obj, "status": status})
+        path = f"{BUDGETS.path(entry.namespace, entry.name)}/status"
+        response = await self._server.handle_asking(Request(method="PUT", path=path, body=body), DISRUPTION_CONTROLLER)
+        return response.status < 400 or response.status in _NEEDLESS
+
+    # How many there should be
+
+    def _expected(self, spec: JsonObject, pods: list[JsonObject]) -> _Expected:
+        """Raises `_UncountableError`."""
+        unavailable, available = spec.get("maxUnavailable"), spec.get("minAvailable")
+        if unavailable is not None:
+            total = self._scale(pods)
+            return _Expected(total, max(total - _share(unavailable, total), 0))
+        if isinstance(available, str):
+            total = self._scale(pods)
+            return _Expected(total, _share(available, total))
+        if available is not None:
+            return _Expected(len(pods), available)
+        return _Expected(0, 0)
+
+    def _scale(self, pods: list[JsonObject]) -> int:
+        """What the owners of these pods are scaled to. Pods without an owner are not counted."""
+        scales: dict[str, int] = {}
+        for pod in pods:
+            metadata = pod["metadata"]
+            for owner in metadata.get("ownerReferences", ()):
+                if owner.get("controller") and owner["uid"] not in scales:
+                    scales[owner["uid"]] = self._scale_of_owner(owner, metadata)
+        return sum(scales.values())
+
+    def _scale_of_owner(self, owner: JsonObject, metadata: JsonObject) -> int:
+        served = self._kind(owner)
+        if not served.has_scale:
+            raise _UncountableError(f"{served.qualified} does not implement the scale subresource")
+        entry = self._server.store.table(served).find(metadata["namespace"], owner["name"])
+        if entry is None:
+            raise _UncountableError(f'found no controllers for pod "{metadata["name"]}"')
+        replicas = scale_of(served, entry.obj)["spec"].get("replicas", 0)
+        return replicas if isinstance(replicas, int) else 0
+
+    def _kind(self, owner: JsonObject) -> Served:
+        for served in self._server.kinds.served:
+            if (served.kind, served.api_version) == (owner["kind"], owner["apiVersion"]):
+                return served
+        raise _UncountableError(f'no matches for kind "{owner["kind"]}" in version "{owner["apiVersion"]}"')
+
+
+def _share(amount: int | str, total: int) -> int:
+    """A number, or so many per cent, rounded up."""
+    return amount if isinstance(amount, int) else -(-int(amount[:-1].lstrip("0") or "0") * total // 100)
+
+
+def _disrupted(disrupted: dict[str, str], pods: list[JsonObject], now: datetime) -> dict[str, str]:
+    """Pods that are to go, by the word of an eviction, and do not leave yet."""
+    staying = {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+    begin = now - _GONE_WITHIN
+    return {name: since for name, since in disrupted.items() if name in staying and _time(since) > begin}
+
+
+def _time(text: str) -> datetime:
+    return msgspec.convert(text, datetime)
+
+
+def _counted(
+    budget: JsonObject, pods: list[JsonObject], expected: _Expected, disrupted: dict[str, str], now: datetime
+) -> JsonObject:
+    healthy = sum(
+        is_ready(pod) and "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted
+        for pod in pods
+    )
+    # Of a budget of which no pods are expected nobody may go: the first ones may come before they are counted.
+    allowed = max(healthy - expected.healthy, 0) if expected.pods > 0 else 0
+    status: JsonObject = {
+        "observedGeneration": budget["metadata"]["generation"],
+        **({"disruptedPods": disrupted} if disrupted else {}),
+        "disruptionsAllowed": allowed,
+        "currentHealthy": healthy,
+        "desiredHealthy": expected.healthy,
+        "expectedPods": expected.pods,
+    }
+    if conditions := (budget.get("status") or {}).get("conditions"):
+        status["conditions"] = conditions
+    return with_allowance(status, wire_time(now))

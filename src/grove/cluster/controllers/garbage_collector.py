@@ -1,0 +1,254 @@
+"""The garbage collector: deletes what nobody owns any more, in the three ways a deletion may ask for.
+
+Background: dependents go once their owner is gone. Foreground: the owner waits for those that block it. Orphan: they
+stay. It follows the store and writes through the API, as any controller would.
+Beside it run `pod_gc.py` (pods of nodes that are gone) and `namespace_controller.py`.
+"""
+
+import asyncio
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.apiserver.auth.user_info import GARBAGE_COLLECTOR
+from grove.cluster.apiserver.verbs.delete import FOREGROUND, ORPHAN
+from grove.cluster.built_in_resources import Served
+from grove.cluster.controllers.controller import Caretaker
+from grove.cluster.controllers.crd_finalizer import LeavingDefinitions
+from grove.cluster.controllers.namespace_controller import LeavingNamespaces
+from grove.cluster.controllers.pod_gc import LostPods
+from grove.cluster.storage.store import Change, ChangeType, Entry
+from grove.kube.transport import MERGE_PATCH, Request
+
+# A real collector works through queues; what it does never shows in the same instant.
+_DELAY_SECONDS = 0.02
+_VISITS_PER_TURN = 100
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """Where an object is found."""
+
+    served: Served
+    namespace: str
+    name: str
+
+
+class _Owners(msgspec.Struct, frozen=True):
+    """The owners of one object, sorted by what they mean for it."""
+
+    # Alive: the object stays.
+    solid: list[JsonObject]
+    # Gone, or another object than the reference names: as if they were not there.
+    dangling: list[JsonObject]
+    # Leaving, and waiting for the object to leave first.
+    waiting: list[JsonObject]
+
+
+class GarbageCollector:
+    def __init__(self, server: ApiServer, *, delay: float = _DELAY_SECONDS) -> None:
+        self._server = server
+        self._delay = delay
+        self._places: dict[str, _Place] = {}
+        self._dependents: dict[str, dict[str, None]] = {}
+        self._queue: dict[str, None] = {}
+        self._has_work = asyncio.Event()
+        self._caretaker = Caretaker(server, GARBAGE_COLLECTOR, self._enqueue)
+        self._lost_pods = LostPods(server)
+        self._leaving_namespaces = LeavingNamespaces(server, delay=delay)
+        self._leaving_definitions = LeavingDefinitions(server, delay=delay)
+        for table in server.store.tables():
+            for entry in table.entries(None):
+                self._follow(Change(table.served, ChangeType.ADDED, entry, None))
+        server.store.subscribe(self._follow)
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._lost_pods.run())
+            group.create_task(self._leaving_namespaces.run())
+            group.create_task(self._leaving_definitions.run())
+            group.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        clock = self._server.clock
+        while True:
+            await self._has_work.wait()
+            await clock.sleep(self._delay)
+            for _ in range(_VISITS_PER_TURN):
+                if not self._queue:
+                    self._has_work.clear()
+                    break
+                uid = next(iter(self._queue))
+                del self._queue[uid]
+                await self._visit(uid)
+            if self._caretaker.has_failed:
+                await self._caretaker.wait_and_retry()
+
+    def _enqueue(self, uid: str) -> None:
+        self._queue[uid] = None
+        self._has_work.set()
+
+    # What the store tells
+
+    def _follow(self, change: Change) -> None:
+        metadata = change.entry.obj["metadata"]
+        before = None if change.before is None else change.before.obj["metadata"]
+        uid = metadata["uid"]
+        match change.type:
+            case ChangeType.ADDED:
+                self._places[uid] = _Place(change.served, change.entry.namespace, change.entry.name)
+                self._adopt(uid, change.entry)
+            case ChangeType.DELETED:
+                del self._places[uid]
+                self._disown(uid, before or metadata)
+                for dependent in self._dependents.get(uid, ()):
+                    self._enqueue(dependent)
+            case ChangeType.MODIFIED if before is not None:
+                if metadata.get("ownerReferences") is not before.get("ownerReferences"):
+                    self._disown(uid, before)
+                    self._adopt(uid, change.entry)
+        if change.type is not ChangeType.DELETED and _awaits_us(metadata):
+            self._enqueue(uid)
+
+    def _adopt(self, uid: str, entry: Entry) -> None:
+        for owner in entry.obj["metadata"].get("ownerReferences", ()):
+            self._dependents.setdefault(owner["uid"], {})[uid] = None
+            place = self._places.get(owner["uid"])
+            if place is None or not _is_meant(place, owner, entry.namespace) or self._is_in_foreground(place):
+                self._enqueue(uid)
+
+    def _disown(self, uid: str, metadata: JsonObject) -> None:
+        for owner in metadata.get("ownerReferences", ()):
+            dependents = self._dependents.get(owner["uid"], {})
+            dependents.pop(uid, None)
+            if not dependents:
+                self._dependents.pop(owner["uid"], None)
+            place = self._places.get(owner["uid"])
+            if place is not None and self._is_in_foreground(place):
+                # It may have waited for this one.
+                self._enqueue(owner["uid"])
+
+    # What is done about it
+
+    async def _visit(self, uid: str) -> None:
+        place = self._places.get(uid)
+        entry = None if place is None else self._find(place)
+        if place is None or entry is None:
+            return
+        metadata = entry.obj["metadata"]
+        finalizers = metadata.get("finalizers", ())
+        if "deletionTimestamp" not in metadata:
+            await self._visit_dependent(place, entry)
+        elif ORPHAN in finalizers:
+            await self._orphan_dependents(place, entry)
+        elif FOREGROUND in finalizers:
+            await self._await_dependents(place, entry)
+
+    async def _visit_dependent(self, place: _Place, entry: Entry) -> None:
+        metadata = entry.obj["metadata"]
+        owners = self._sort_owners(place, metadata)
+        if owners.solid:
+            if owners.dangling or owners.waiting:
+                await self._patch(place, entry, {"ownerReferences": owners.solid})
+        elif owners.waiting and self._dependents.get(metadata["uid"]):
+            await self._delete(place, entry, "Foreground")
+        elif owners.waiting or owners.dangling:
+            await self._delete(place, entry, _policy(metadata))
+
+    def _sort_owners(self, place: _Place, metadata: JsonObject) -> _Owners:
+        owners = _Owners([], [], [])
+        for reference in metadata.get("ownerReferences", ()):
+            owner = self._places.get(reference["uid"])
+            if owner is None or not _is_meant(owner, reference, place.namespace):
+                owners.dangling.append(reference)
+            elif self._is_in_foreground(owner):
+                owners.waiting.append(reference)
+            else:
+                owners.solid.append(reference)
+        return owners
+
+    async def _orphan_dependents(self, place: _Place, entry: Entry) -> None:
+        uid = entry.obj["metadata"]["uid"]
+        for dependent in list(self._dependents.get(uid, ())):
+            orphan = self._places.get(dependent)
+            found = None if orphan is None else self._find(orphan)
+            if orphan is None or found is None:
+                continue
+            others = [owner for owner in found.obj["metadata"]["ownerReferences"] if owner["uid"] != uid]
+            await self._patch(orphan, found, {"ownerReferences": others})
+        await self._drop_finalizer(place, entry, ORPHAN)
+
+    async def _await_dependents(self, place: _Place, entry: Entry) -> None:
+        uid = entry.obj["metadata"]["uid"]
+        is_blocked = False
+        for dependent in self._dependents.get(uid, ()):
+            blocker = self._places.get(dependent)
+            found = None if blocker is None else self._find(blocker)
+            if found is None or not _blocks(found.obj["metadata"], uid):
+                continue
+            is_blocked = True
+            if "deletionTimestamp" not in found.obj["metadata"]:
+                self._enqueue(dependent)
+        if not is_blocked:
+            await self._drop_finalizer(place, entry, FOREGROUND)
+
+    def _is_in_foreground(self, place: _Place) -> bool:
+        entry = self._find(place)
+        if entry is None:
+            return False
+        metadata = entry.obj["metadata"]
+        return "deletionTimestamp" in metadata and FOREGROUND in metadata.get("finalizers", ())
+
+    def _find(self, place: _Place) -> Entry | None:
+        return self._server.store.table(place.served).find(place.namespace, place.name)
+
+    # How it is written
+
+    async def _drop_finalizer(self, place: _Place, entry: Entry, finalizer: str) -> None:
+        kept = [other for other in entry.obj["metadata"].get("finalizers", ()) if other != finalizer]
+        await self._patch(place, entry, {"finalizers": kept})
+
+    async def _patch(self, place: _Place, entry: Entry, metadata: JsonObject) -> None:
+        body = msgspec.json.encode({"metadata": {**_version(entry), **metadata}})
+        request = Request(method="PATCH", path=_path(place), body=body, content_type=MERGE_PATCH)
+        await self._caretaker.write(request, entry.obj["metadata"]["uid"])
+
+    async def _delete(self, place: _Place, entry: Entry, policy: str) -> None:
+        uid = entry.obj["metadata"]["uid"]
+        options = {"propagationPolicy": policy, "preconditions": {"uid": uid}}
+        request = Request(method="DELETE", path=_path(place), body=msgspec.json.encode(options))
+        await self._caretaker.write(request, uid)
+
+
+def _is_meant(owner: _Place, reference: JsonObject, namespace: str) -> bool:
+    """Is this object the one that a reference names? Owners own in their namespace; cluster-wide ones everywhere."""
+    group = reference["apiVersion"].rpartition("/")[0]
+    named = (group, reference["kind"], reference["name"])
+    return named == (owner.served.group, owner.served.kind, owner.name) and owner.namespace in ("", namespace)
+
+
+def _awaits_us(metadata: JsonObject) -> bool:
+    finalizers = metadata.get("finalizers", ())
+    return "deletionTimestamp" in metadata and (ORPHAN in finalizers or FOREGROUND in finalizers)
+
+
+def _policy(metadata: JsonObject) -> str:
+    finalizers = metadata.get("finalizers", ())
+    if ORPHAN in finalizers:
+        return "Orphan"
+    return "Foreground" if FOREGROUND in finalizers else "Background"
+
+
+def _blocks(metadata: JsonObject, owner_uid: str) -> bool:
+    return any(
+        owner["uid"] == owner_uid and owner.get("blockOwnerDeletion") for owner in metadata.get("ownerReferences", ())
+    )
+
+
+def _version(entry: Entry) -> JsonObject:
+    return {"resourceVersion": entry.obj["metadata"]["resourceVersion"]}
+
+
+def _path(place: _Place) -> str:
+    return place.served.path(place.namespace, place.name)

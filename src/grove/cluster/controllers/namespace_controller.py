@@ -1,0 +1,110 @@
+"""Namespaces that are being deleted: everything in them is deleted first, then they go. Until then they say why not."""
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.apiserver.auth.user_info import NAMESPACE_CONTROLLER
+from grove.cluster.apiserver.conditions import with_condition
+from grove.cluster.apiserver.registry.metadata import wire_time
+from grove.cluster.built_in_resources import NAMESPACES
+from grove.cluster.controllers.controller import Rounds
+from grove.cluster.storage.store import Change, ChangeType, Entry, Table
+from grove.kube.transport import MERGE_PATCH, Request
+
+# What can go wrong on a real cluster, and cannot here.
+_WELL = (
+    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+    (
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    (
+        "NamespaceDeletionContentFailure",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+)
+
+
+class LeavingNamespaces(Rounds):
+    def __init__(self, server: ApiServer, *, delay: float) -> None:
+        super().__init__(server, NAMESPACE_CONTROLLER, delay=delay)
+        self._namespaces = server.store.table(NAMESPACES)
+        for entry in self._namespaces.entries(""):
+            self._notice(entry)
+        server.store.subscribe(self._follow)
+
+    def _follow(self, change: Change) -> None:
+        if change.served is NAMESPACES:
+            if change.type is not ChangeType.DELETED:
+                self._notice(change.entry)
+        elif change.type is not ChangeType.MODIFIED and change.entry.namespace:
+            # Nothing is created in a leaving namespace, but a deletion may be taken back.
+            namespace = self._namespaces.find("", change.entry.namespace)
+            if namespace is not None:
+                self._notice(namespace)
+
+    def _notice(self, namespace: Entry) -> None:
+        if "deletionTimestamp" in namespace.obj["metadata"] and namespace.obj["spec"].get("finalizers"):
+            self._enqueue(namespace.name)
+
+    async def _visit(self, name: str) -> None:
+        """Nothing new can come into it, so what is deleted once stays deleted."""
+        namespace = self._namespaces.find("", name)
+        if namespace is None:
+            return
+        is_empty = True
+        for table in self._tables():
+            for entry in list(table.entries(name)):
+                is_empty = False
+                if "deletionTimestamp" not in entry.obj["metadata"]:
+                    request = Request(method="DELETE", path=table.served.path(name, entry.name))
+                    await self._caretaker.write(request, name)
+        if not is_empty:
+            await self._report(name)
+        else:
+            body = msgspec.json.encode({**namespace.obj, "spec": {**namespace.obj["spec"], "finalizers": []}})
+            request = Request(method="PUT", path=f"{NAMESPACES.path('', name)}/finalize", body=body)
+            await self._caretaker.write(request, name)
+
+    async def _report(self, name: str) -> None:
+        """Tell what is still there, if it is not what was told last."""
+        namespace = self._namespaces.find("", name)
+        if namespace is None:
+            return
+        remaining: dict[str, int] = {}
+        finalizers: dict[str, int] = {}
+        for table in self._tables():
+            for entry in table.entries(name):
+                resource = f"{table.served.plural}.{table.served.group}"
+                remaining[resource] = remaining.get(resource, 0) + 1
+                for finalizer in entry.obj["metadata"].get("finalizers", ()):
+                    finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
+        before = namespace.obj.get("status") or {}
+        status = _status(before, remaining, finalizers, wire_time(self._server.clock.now()))
+        if remaining and status != before:
+            path, body = f"{NAMESPACES.path('', name)}/status", msgspec.json.encode({"status": status})
+            await self._caretaker.write(Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH), name)
+
+    def _tables(self) -> list[Table]:
+        return [table for table in self._server.store.tables() if table.served.namespaced]
+
+
+def _status(status: JsonObject, remaining: dict[str, int], finalizers: dict[str, int], now: str) -> JsonObject:
+    for type_, reason, message in _WELL:
+        status = with_condition(status, _condition(type_, "False", reason, message, now))
+    shown = ", ".join(f"{resource} has {count} resource instances" for resource, count in sorted(remaining.items()))
+    content = ("SomeResourcesRemain", f"Some resources are remaining: {shown}")
+    status = with_condition(status, _condition("NamespaceContentRemaining", "True", *content, now))
+    if not finalizers:
+        done = ("ContentHasNoFinalizers", "All content-preserving finalizers finished")
+        return with_condition(status, _condition("NamespaceFinalizersRemaining", "False", *done, now))
+    shown = ", ".join(f"{finalizer} in {count} resource instances" for finalizer, count in sorted(finalizers.items()))
+    held = ("SomeFinalizersRemain", f"Some content in the namespace has finalizers remaining: {shown}")
+    return with_condition(status, _condition("NamespaceFinalizersRemaining", "True", *held, now))
+
+
+def _condition(type_: str, status: str, reason: str, message: str, now: str) -> JsonObject:
+    return {"type": type_, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}

@@ -1,0 +1,46 @@
+"""What every namespace has from its beginning: an account to run as, and the authority of this API server."""
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.apiserver.auth.user_info import ACCOUNT_CONTROLLER
+from grove.cluster.built_in_resources import BY_QUALIFIED, NAMESPACES, Served
+from grove.cluster.controllers.controller import Rounds
+from grove.cluster.storage.store import Change, ChangeType
+from grove.kube.transport import Request
+
+_ACCOUNTS = BY_QUALIFIED["serviceaccounts"]
+_CONFIGS = BY_QUALIFIED["configmaps"]
+_NAMES = _ACCOUNT, _AUTHORITY = "default", "kube-root-ca.crt"
+
+
+class FurnishedNamespaces(Rounds):
+    """`run` until cancelled. What somebody takes away comes back."""
+
+    def __init__(self, server: ApiServer, *, root_ca: bytes = b"") -> None:
+        super().__init__(server, ACCOUNT_CONTROLLER, delay=0)
+        self._furniture: list[tuple[Served, str, JsonObject]] = [(_ACCOUNTS, _ACCOUNT, {})]
+        if root_ca:
+            self._furniture.append((_CONFIGS, _AUTHORITY, {"data": {"ca.crt": root_ca.decode()}}))
+        self._namespaces = server.store.table(NAMESPACES)
+        for entry in self._namespaces.entries(""):
+            self._enqueue(entry.name)
+        server.store.subscribe(self._follow)
+
+    def _follow(self, change: Change) -> None:
+        served, entry = change.served, change.entry
+        if served is NAMESPACES and change.type is ChangeType.ADDED:
+            self._enqueue(entry.name)
+        elif change.type is ChangeType.DELETED and entry.name in _NAMES and served in (_ACCOUNTS, _CONFIGS):
+            self._enqueue(entry.namespace)
+
+    async def _visit(self, name: str) -> None:
+        for served, wanted, content in self._furniture:
+            namespace = self._namespaces.find("", name)
+            if namespace is None or "deletionTimestamp" in namespace.obj["metadata"]:
+                return
+            if self._server.store.table(served).find(name, wanted) is None:
+                body = msgspec.json.encode({"metadata": {"name": wanted}, **content})
+                path = served.path(name, "").rstrip("/")
+                await self._caretaker.write(Request(method="POST", path=path, body=body), name)

@@ -1,0 +1,162 @@
+"""What follows when a node is not Ready: taints, pods that no longer count as ready, and evictions in due time.
+
+As Kubernetes' node controller does. Evicted pods stay, leaving, until their node recovers or is removed.
+"""
+
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import msgspec
+
+from grove.api.types.meta import JsonObject, to_wire
+from grove.api.values.times import ceil_second, wire_time
+from grove.clock import Clock
+from grove.cluster.controllers.workqueue import Agenda
+from grove.cluster.node_pod_cache import BOUND_POD_VIEW, NODE_VIEW, BoundPod, BoundPods, Node, Taint, Toleration
+from grove.kube.api_errors import ApiError
+from grove.kube.client import Client
+from grove.kube.transport import STRATEGIC_PATCH
+
+UNREACHABLE = "node.kubernetes.io/unreachable"
+NOT_READY = "node.kubernetes.io/not-ready"
+# Kubernetes gives every pod this much patience with a node that is not ready, unless the pod says otherwise.
+DEFAULT_TOLERATION = timedelta(seconds=300)
+
+WORKERS = 4
+RETRY_SECONDS = (0.5, 1.5)
+
+
+class NodeCare(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node needs now, and when to look again. All empty: nothing is wrong."""
+
+    taints: tuple[Taint, ...] | None = None
+    no_longer_ready: tuple[BoundPod, ...] = ()
+    evicted: tuple[BoundPod, ...] = ()
+    wake_at: datetime | None = None
+
+
+def care_for(node: Node, pods: tuple[BoundPod, ...], now: datetime) -> NodeCare:
+    """The node controller's decision about one node and its pods."""
+    taints = _wanted_taints(node, now)
+    staying = tuple(pod for pod in pods if not pod.metadata.is_leaving and not pod.is_finished)
+    evict_at = [(pod, _evict_at(pod, taints)) for pod in staying]
+    return NodeCare(
+        taints=taints if taints != node.spec.taints else None,
+        no_longer_ready=() if node.is_ready else tuple(pod for pod in pods if pod.reports_ready),
+        evicted=tuple(pod for pod, at in evict_at if at is not None and at <= now),
+        wake_at=min((at for _, at in evict_at if at is not None and at > now), default=None),
+    )
+
+
+class NodeLifecycle:
+    """Cares for every node; wakes by watch and at exact instants. `bound` is run by whoever made it."""
+
+    def __init__(self, client: Client, clock: Clock, random: Random, bound: BoundPods) -> None:
+        self._client = client
+        self._clock = clock
+        self._random = random
+        self._bound = bound
+        self._agenda: Agenda[str] = Agenda(clock)
+        bound.pods.subscribe(self._pod_changed)
+        bound.nodes.subscribe(self._node_changed)
+
+    async def run(self) -> None:
+        await self._agenda.run(self._visit, workers=WORKERS)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is not None and (old is None or old.spec != new.spec or old.readiness != new.readiness):
+            self._agenda.add(new.metadata.name)
+
+    def _pod_changed(self, _old: BoundPod | None, new: BoundPod | None) -> None:
+        if new is None:
+            return
+        node = self._bound.node(new.spec.node_name)
+        if node is not None and (not node.is_ready or node.spec.taints):
+            self._agenda.add(node.metadata.name)
+
+    async def _visit(self, name: str) -> datetime | None:
+        node = self._bound.node(name)
+        if node is None:
+            return None
+        care = care_for(node, self._bound.on(name), self._clock.now())
+        if await self._carry_out(node, care):
+            return care.wake_at
+        return self._clock.now() + timedelta(seconds=self._random.uniform(*RETRY_SECONDS))
+
+    async def _carry_out(self, node: Node, care: NodeCare) -> bool:
+        """Whether all of it went well; one pod's trouble does not hold up the others."""
+        writes = [] if care.taints is None else [self._write_taints(node, care.taints)]
+        writes += [self._mark_not_ready(pod) for pod in care.no_longer_ready]
+        writes += [self._evict(pod) for pod in care.evicted]
+        return all([await _succeeds(write) for write in writes])
+
+    async def _write_taints(self, node: Node, taints: tuple[Taint, ...]) -> None:
+        patch: JsonObject = {
+            "metadata": {"resourceVersion": node.metadata.resource_version},
+            "spec": {"taints": [to_wire(taint) for taint in taints]},
+        }
+        self._bound.nodes.observe(await self._client.patch(NODE_VIEW, "", node.metadata.name, patch))
+
+    async def _mark_not_ready(self, pod: BoundPod) -> None:
+        meta = pod.metadata
+        condition = {
+            "type": "Ready",
+            "status": "False",
+            "reason": "NodeNotReady",
+            "message": f"node {pod.spec.node_name} is not ready",
+            "lastTransitionTime": wire_time(self._clock.now()),
+        }
+        patch: JsonObject = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
+        answer = await self._client.patch(
+            BOUND_POD_VIEW, meta.namespace, meta.name, patch, content_type=STRATEGIC_PATCH, subresource="status"
+        )
+        self._bound.pods.observe(answer)
+
+    async def _evict(self, pod: BoundPod) -> None:
+        meta = pod.metadata
+        left = await self._client.delete(BOUND_POD_VIEW, meta.namespace, meta.name, uid=meta.uid)
+        if left is None:
+            self._bound.pods.forget(meta.uid)
+        else:
+            self._bound.pods.observe(left)
+
+
+async def _succeeds(write: Coroutine[object, object, None]) -> bool:
+    try:
+        await write
+    except ApiError:
+        return False
+    return True
+
+
+def _wanted_taints(node: Node, now: datetime) -> tuple[Taint, ...]:
+    """Others' taints as they are, ours as the node's readiness demands; a taint already there keeps its time."""
+    key = {"True": None, "False": NOT_READY}.get(node.readiness, UNREACHABLE)
+    kept = tuple(taint for taint in node.spec.taints if taint.key == key or taint.key not in (UNREACHABLE, NOT_READY))
+    effects = [] if key is None else ["NoSchedule", "NoExecute"]
+    missing = [effect for effect in effects if not any((t.key, t.effect) == (key, effect) for t in kept)]
+    return kept + tuple(Taint(key=key or "", effect=effect, time_added=ceil_second(now)) for effect in missing)
+
+
+def _evict_at(pod: BoundPod, taints: tuple[Taint, ...]) -> datetime | None:
+    """When the first taint that this pod does not tolerate any longer takes it; None: never."""
+    instants = (_expires_at(pod, taint) for taint in taints if taint.effect == "NoExecute")
+    return min((instant for instant in instants if instant is not None), default=None)
+
+
+def _expires_at(pod: BoundPod, taint: Taint) -> datetime | None:
+    added_at = taint.time_added or datetime.min.replace(tzinfo=UTC)
+    tolerations = [toleration for toleration in pod.spec.tolerations if _tolerates(toleration, taint)]
+    if tolerations:
+        patience = [t.toleration_seconds for t in tolerations if t.toleration_seconds is not None]
+        return added_at + timedelta(seconds=max(min(patience), 0)) if patience else None
+    return added_at + DEFAULT_TOLERATION if taint.key in (UNREACHABLE, NOT_READY) else added_at
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in ("", taint.key)
+    return (toleration.key, toleration.value) == (taint.key, taint.value)

@@ -1,0 +1,103 @@
+"""An embedded cluster made of its parts: API server, scheduler, kubelet, node care, other controllers. Wiring only.
+
+No operator: that is not part of a cluster. Serving it to others is `http/`; the simulator wires its own, with faults.
+"""
+
+import asyncio
+from enum import StrEnum
+from random import Random
+from typing import assert_never
+
+from grove.api.types.admission import AdmissionControl
+from grove.clock import Clock
+from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.apiserver.verbs.logs import NO_LOGS, LogSource
+from grove.cluster.controllers.disruption_controller import DisruptionBudgets
+from grove.cluster.controllers.garbage_collector import GarbageCollector
+from grove.cluster.controllers.namespace_defaults import FurnishedNamespaces
+from grove.cluster.controllers.node_lifecycle import NodeLifecycle
+from grove.cluster.in_process_transport import InProcessTransport
+from grove.cluster.kubelet.process.log_source import ProcessLogs
+from grove.cluster.kubelet.process.process_kubelet import ProcessKubelet
+from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
+from grove.cluster.kubelet.simulated.simulated_logs import SimulatedLogs
+from grove.cluster.node_pod_cache import BoundPods
+from grove.cluster.scheduler.scheduler import Scheduler
+from grove.cluster.storage.store import Storage
+from grove.kube.client import Client
+
+
+class KubeletKind(StrEnum):
+    """Who runs bound pods. Without anybody, whoever made the cluster writes their status."""
+
+    SIMULATED = "simulated"
+    PROCESS = "process"
+    NONE = "none"
+
+
+class EmbeddedCluster:
+    """`run` until cancelled."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random,
+        *,
+        admission: AdmissionControl | None,
+        kubelet: KubeletKind = KubeletKind.SIMULATED,
+        store: Storage | None = None,
+    ) -> None:
+        """With a store that was restored, the cluster goes on from there."""
+        self._clock = clock
+        self._random = random
+        self._kubelet = kubelet
+        # Whom to trust to reach this cluster, once it is served.
+        self.root_ca = b""
+        self._process_logs = ProcessLogs()
+        self.logs = self._log_source()
+        self.server = ApiServer(clock, self._chance(), admission=admission, logs=self.logs, store=store)
+
+    def connect(self) -> InProcessTransport:
+        return InProcessTransport(self.server, self._clock)
+
+    def client(self) -> Client:
+        return Client(self.connect(), self._clock)
+
+    async def run(self) -> None:
+        clock = self._clock
+        bound = BoundPods(self.client(), clock, self._chance())
+        parts = [
+            bound.run(),
+            NodeLifecycle(self.client(), clock, self._chance(), bound).run(),
+            Scheduler(self.client(), clock, self._chance()).run(),
+            GarbageCollector(self.server).run(),
+            FurnishedNamespaces(self.server, root_ca=self.root_ca).run(),
+            DisruptionBudgets(self.server).run(),
+        ]
+        match self._kubelet:
+            case KubeletKind.SIMULATED:
+                parts.append(SimulatedKubelet(self.client(), clock, self._chance(), bound).run())
+            case KubeletKind.PROCESS:
+                parts.append(ProcessKubelet(self.client(), clock, self._chance(), bound, self._process_logs).run())
+            case KubeletKind.NONE:
+                pass
+            case _:
+                assert_never(self._kubelet)
+        async with asyncio.TaskGroup() as tasks:
+            for part in parts:
+                tasks.create_task(part)
+
+    def _log_source(self) -> LogSource:
+        match self._kubelet:
+            case KubeletKind.SIMULATED:
+                return SimulatedLogs()
+            case KubeletKind.PROCESS:
+                return self._process_logs
+            case KubeletKind.NONE:
+                return NO_LOGS
+            case _:
+                assert_never(self._kubelet)
+
+    def _chance(self) -> Random:
+        """Chance of its own for every part."""
+        return Random(self._random.getrandbits(64))

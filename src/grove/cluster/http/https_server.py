@@ -1,0 +1,233 @@
+"""The HTTP face of the embedded API: TLS, who calls, and requests turned into those of `ApiServer`. It knows no verbs.
+
+It listens on loopback only. Still any web page can reach a laptop's ports: hence the token, no CORS headers, and a Host
+header that must name this machine (a page whose name was re-bound to 127.0.0.1 says another).
+"""
+
+import asyncio
+from typing import Any
+from urllib.parse import unquote
+
+import structlog
+from aiohttp import web
+from aiohttp.client_exceptions import ClientConnectionResetError
+from aiohttp.web_protocol import RequestPayloadError
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from grove.clock import LoopClock
+from grove.cluster.apiserver.api_server import ApiServer, Stream, is_stream
+from grove.cluster.apiserver.auth.user_info import ADMIN, Caller, impersonated
+from grove.cluster.apiserver.status_errors import RefusedError, internal_error
+from grove.cluster.http.loopback_certificates import Certificates, make_certificates
+from grove.cluster.http.webhook_client import WebhookClient
+from grove.errors import require
+from grove.kube.api_errors import ApiError
+from grove.kube.transport import Request, Response
+from grove.listener import ConnectionLimits, HttpListener
+
+log = structlog.get_logger()
+
+ADDRESS = "127.0.0.1"
+# What a real server accepts.
+LARGEST_BODY = 3 * 1024 * 1024
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_JSON = "application/json"
+_EXTRA = "impersonate-extra-"
+LIMITS = ConnectionLimits(
+    # A watch keeps its connection; a whole cluster of informers and kubectls has some hundred.
+    connections=1024,
+    idle_seconds=300.0,
+    shutdown_seconds=0.2,
+    largest_body=LARGEST_BODY,
+)
+_BODY_SECONDS = 60.0
+
+
+class HttpApi:
+    """Serves one `ApiServer`. Every path asks for a token: this one, or one of a service account."""
+
+    def __init__(
+        self, server: ApiServer, *, token: str, port: int = 0, certificates: Certificates | None = None
+    ) -> None:
+        self.token = token
+        self._server = server
+        # The machine's clock: clients judge certificates by it, whatever time it is in the cluster.
+        self._certificates = certificates or make_certificates(LoopClock.starting_now().now())
+        server.authenticator.trust(token, ADMIN)
+        server.authenticator.derive_key(self._certificates.key)
+        self._webhooks = WebhookClient()
+        server.ask_webhooks(self._webhooks.ask)
+        self._wanted_port = port
+        self._listener = HttpListener(
+            self._answer,
+            LIMITS,
+            tls=self._certificates.server_context(),
+            handler_cancellation=True,
+            # A real server takes a body for what it is, whatever its encoding is said to be.
+            auto_decompress=False,
+        )
+        self._streams: dict[Stream, None] = {}
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        require(self._port, "the HTTP server was started")
+        return f"https://{ADDRESS}:{self._port}"
+
+    @property
+    def port(self) -> int:
+        require(self._port, "the HTTP server was started")
+        return self._port
+
+    @property
+    def ca(self) -> bytes:
+        """The PEM of the authority that clients must trust."""
+        return self._certificates.ca
+
+    @property
+    def stream_count(self) -> int:
+        """How many watches and followed logs are being served."""
+        return len(self._streams)
+
+    async def start(self) -> None:
+        """Raises `OSError` when the port is taken."""
+        await self._listener.start(ADDRESS, self._wanted_port)
+        self._port = self._listener.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Streams end at once; requests under way are answered."""
+        for stream in tuple(self._streams):
+            stream.close()
+        await self._listener.stop()
+        await self._webhooks.close()
+
+    async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
+        try:
+            caller = self._caller(http)
+            request = await _read(http)
+            self._server.authorize(request, caller)
+            if is_stream(request):
+                return await self._stream(http, request)
+            return _to_http(await self._server.answer(request, caller))
+        except RefusedError as refused:
+            return _to_http(refused.response())
+        except (ClientConnectionResetError, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("request failed", method=http.method, path=http.path)
+            return _to_http(internal_error().response())
+
+    def _caller(self, http: web.BaseRequest) -> Caller:
+        """Raises 401 or 403."""
+        headers = http.headers
+        if _host_name(headers.get("Host", "")) not in _LOOPBACK:
+            raise RefusedError(403, "Forbidden", "this API answers to 127.0.0.1 and localhost only: check the Host")
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        identity = self._server.authenticator.identify(token) if scheme.lower() == "bearer" else None
+        if identity is None:
+            raise RefusedError(401, "Unauthorized", "Unauthorized")
+        return self._impersonated(headers, identity.caller)
+
+    def _impersonated(self, headers: CIMultiDictProxy[str], caller: Caller) -> Caller:
+        """Whoever may do everything may also act as somebody else, as `kubectl --as` asks for."""
+        name = _text(headers, "Impersonate-User")
+        groups = tuple(map(_readable, headers.getall("Impersonate-Group", ())))
+        uid, extra = _text(headers, "Impersonate-Uid"), _impersonated_extra(headers)
+        if not name:
+            if groups or uid or extra:
+                raise RefusedError(400, "BadRequest", "groups and the like are impersonated with a user name only")
+            return caller
+        if not caller.is_unrestricted:
+            raise RefusedError(403, "Forbidden", f'User "{caller.name}" cannot impersonate anybody here', {})
+        return impersonated(name, groups, uid, extra)
+
+    async def _stream(self, http: web.BaseRequest, request: Request) -> web.StreamResponse:
+        try:
+            stream = await self._server.stream(request)
+        except ApiError as error:
+            raise RefusedError(error.code, error.reason, error.message) from None
+        self._streams[stream] = None
+        try:
+            return await _send_lines(http, stream)
+        finally:
+            del self._streams[stream]
+            stream.close()
+
+
+async def _send_lines(http: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+    response = web.StreamResponse(headers=_headers(stream.headers))
+    response.enable_chunked_encoding()
+    await response.prepare(http)
+    while lines := await stream.batch():
+        lines.append(b"")
+        await response.write(b"\n".join(lines))
+    await response.write_eof()
+    return response
+
+
+async def _read(http: web.BaseRequest) -> Request:
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            body = await http.read() if http.body_exists else b""
+    except TimeoutError:
+        message = f"the body did not arrive within {_BODY_SECONDS:g} s"
+        raise RefusedError(408, "RequestTimeout", message) from None
+    except web.HTTPRequestEntityTooLarge:
+        message = f"Request entity too large: limit is {LARGEST_BODY}"
+        raise RefusedError(413, "RequestEntityTooLarge", message) from None
+    except RequestPayloadError:
+        raise RefusedError(400, "BadRequest", "the body ends before its end, or is not as it was announced") from None
+    url, headers = http.rel_url, http.headers
+    return Request(
+        method=http.method,
+        path=url.path,
+        query=dict(url.query) if url.raw_query_string else {},
+        body=body,
+        content_type=_text(headers, "Content-Type", _JSON),
+        accept=_text(headers, "Accept"),
+        program=_text(headers, "User-Agent") or "unknown",
+    )
+
+
+def _text(headers: CIMultiDictProxy[str], name: str, default: str = "") -> str:
+    return _readable(headers.get(name, default))
+
+
+def _readable(value: str) -> str:
+    """Bytes that are no text can be neither stored nor told."""
+    return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _impersonated_extra(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:
+    """`Impersonate-Extra-KEY`, the key in lower case and escaped as in a path."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, value in headers.items():
+        if name.lower().startswith(_EXTRA):
+            key = unquote(name.lower().removeprefix(_EXTRA))
+            found[key] = (*found.get(key, ()), _readable(value))
+    return found
+
+
+def _to_http(response: Response) -> web.Response:
+    # An object ends with its line, as real servers have it: people read it in terminals.
+    body = response.body if "Content-Type" in response.headers or not response.body else response.body + b"\n"
+    return web.Response(status=response.status, body=body, headers=_headers(response.headers))
+
+
+def _headers(given: Any) -> CIMultiDict[str]:
+    headers = CIMultiDict({"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
+    for name, value in given.items():
+        if name == "Warning":
+            # One header line each; control characters would end a header early.
+            for line in value.splitlines():
+                headers.add(name, "".join(letter if letter.isprintable() else " " for letter in line))
+        else:
+            headers[name] = value
+    return headers
+
+
+def _host_name(host: str) -> str:
+    """Without the port: `127.0.0.1:6443`, `[::1]:6443`."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()

@@ -1,0 +1,1 @@
+"""A kubelet that runs containers as local processes."""

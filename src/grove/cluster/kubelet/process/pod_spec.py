@@ -1,0 +1,331 @@
+"""A bound pod with all that is needed to run it. What cannot be run here is refused by `read_spec`, with words.
+
+Fields that mean nothing without containers (images, security contexts, limits) are not read.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+from grove.api.resources import PODS
+from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Wire, without_nulls
+from grove.api.types.pod import ContainerStatus
+
+CONFIG_ERROR = "CreateContainerConfigError"
+_VOLUME_KINDS = ("name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected")
+
+
+class NotRunnable(Exception):
+    """A container or pod cannot be started as things are: its author acts, or what it refers to appears."""
+
+    def __init__(self, message: str, *, reason: str = CONFIG_ERROR) -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = reason
+
+
+class KeySelector(Wire):
+    name: str = ""
+    key: str = ""
+    optional: bool = False
+
+
+class FieldSelector(Wire):
+    field_path: str = ""
+
+
+class ResourceSelector(Wire):
+    container_name: str = ""
+    resource: str = ""
+    divisor: str | int | float = "1"
+
+
+class EnvSource(Wire):
+    field_ref: FieldSelector | None = None
+    resource_field_ref: ResourceSelector | None = None
+    config_map_key_ref: KeySelector | None = None
+    secret_key_ref: KeySelector | None = None
+
+
+class EnvVar(Wire):
+    name: str
+    value: str | None = None
+    value_from: EnvSource | None = None
+
+
+class NamedSource(Wire):
+    name: str = ""
+    optional: bool = False
+
+
+class EnvFrom(Wire):
+    prefix: str = ""
+    config_map_ref: NamedSource | None = None
+    secret_ref: NamedSource | None = None
+
+
+class HttpHeader(Wire):
+    name: str
+    value: str = ""
+
+
+class HttpGet(Wire):
+    port: int | str
+    path: str = "/"
+    host: str = ""
+    scheme: str = "HTTP"
+    http_headers: tuple[HttpHeader, ...] = ()
+
+
+class TcpSocket(Wire):
+    port: int | str
+    host: str = ""
+
+
+class Exec(Wire):
+    command: tuple[str, ...] = ()
+
+
+class Sleep(Wire):
+    seconds: int = 0
+
+
+class Hook(Wire):
+    """What is run beside a container: `exec`, `httpGet`, or a pause."""
+
+    exec: Exec | None = None
+    http_get: HttpGet | None = None
+    sleep: Sleep | None = None
+
+
+class Probe(Wire):
+    exec: Exec | None = None
+    http_get: HttpGet | None = None
+    tcp_socket: TcpSocket | None = None
+    grpc: JsonObject | None = None
+    initial_delay_seconds: int = 0
+    period_seconds: int = 10
+    timeout_seconds: int = 1
+    success_threshold: int = 1
+    failure_threshold: int = 3
+    termination_grace_period_seconds: int | None = None
+
+
+class Lifecycle(Wire):
+    post_start: Hook | None = None
+    pre_stop: Hook | None = None
+    stop_signal: str = "SIGTERM"
+
+
+class VolumeMount(Wire):
+    name: str
+    mount_path: str
+    sub_path: str = ""
+    sub_path_expr: str = ""
+
+
+class ContainerPort(Wire):
+    container_port: int
+    name: str = ""
+
+
+class ResourceAmounts(Wire):
+    limits: dict[str, str | int | float] = {}
+    requests: dict[str, str | int | float] = {}
+
+
+class Container(Wire):
+    name: str
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+    env: tuple[EnvVar, ...] = ()
+    env_from: tuple[EnvFrom, ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceAmounts = ResourceAmounts()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+    startup_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    liveness_probe: Probe | None = None
+    lifecycle: Lifecycle = Lifecycle()
+    termination_message_path: str = "/dev/termination-log"
+    termination_message_policy: str = "File"
+    restart_policy: str = ""
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Of an init container: it runs on beside the others."""
+        return self.restart_policy == "Always"
+
+
+class KeyToPath(Wire):
+    key: str
+    path: str
+    mode: int | None = None
+
+
+class ConfigMapFiles(Wire):
+    name: str = ""
+    items: tuple[KeyToPath, ...] = ()
+    default_mode: int | None = None
+    optional: bool = False
+
+
+class SecretFiles(Wire):
+    """A volume calls it `secretName`, a projection `name`."""
+
+    secret_name: str = ""
+    name: str = ""
+    items: tuple[KeyToPath, ...] = ()
+    default_mode: int | None = None
+    optional: bool = False
+
+
+class DownwardFile(Wire):
+    path: str
+    field_ref: FieldSelector | None = None
+    resource_field_ref: ResourceSelector | None = None
+    mode: int | None = None
+
+
+class DownwardFiles(Wire):
+    items: tuple[DownwardFile, ...] = ()
+    default_mode: int | None = None
+
+
+class Projection(Wire):
+    config_map: ConfigMapFiles | None = None
+    secret: SecretFiles | None = None
+    downward_api: DownwardFiles | None = msgspec.field(default=None, name="downwardAPI")
+    service_account_token: JsonObject | None = None
+
+
+class Projected(Wire):
+    sources: tuple[Projection, ...] = ()
+    default_mode: int | None = None
+
+
+class HostPath(Wire):
+    path: str
+    type: str = ""
+
+
+class Volume(Wire):
+    name: str
+    empty_dir: JsonObject | None = None
+    host_path: HostPath | None = None
+    config_map: ConfigMapFiles | None = None
+    secret: SecretFiles | None = None
+    downward_api: DownwardFiles | None = msgspec.field(default=None, name="downwardAPI")
+    projected: Projected | None = None
+
+
+class ReadinessGate(Wire):
+    condition_type: str = ""
+
+
+class PodSpec(Wire):
+    node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+    service_account_name: str = ""
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int = 30
+    active_deadline_seconds: int | None = None
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    readiness_gates: tuple[ReadinessGate, ...] = ()
+
+
+class LocalPodStatus(Wire):
+    """What an earlier kubelet may have written."""
+
+    phase: str = "Pending"
+    start_time: datetime | None = None
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class LocalPod(Wire):
+    """A pod as it came: its spec is read when it is started, so that one that cannot be read can be told of."""
+
+    metadata: ObjectMeta
+    spec: JsonObject = {}
+    status: LocalPodStatus = LocalPodStatus()
+
+    @property
+    def node_name(self) -> str:
+        return str(self.spec.get("nodeName") or "")
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def active_deadline_seconds(self) -> int | None:
+        """As it is now: it may be brought forward while the pod runs."""
+        seconds = self.spec.get("activeDeadlineSeconds")
+        return seconds if isinstance(seconds, int) else None
+
+
+LOCAL_PODS = PODS.viewed_as(LocalPod)
+
+
+def read_spec(raw: JsonObject) -> PodSpec:
+    """Raises `NotRunnable` for what makes no sense, or cannot be had here."""
+    try:
+        spec = msgspec.convert(without_nulls(raw), PodSpec)
+    except msgspec.ValidationError as problem:
+        words = str(problem).replace("`$", "`spec")
+        raise NotRunnable(f"the pod cannot be read: {words}; correct it") from None
+    for volume in raw.get("volumes") or ():
+        _check_kind(volume)
+    for container in (*spec.init_containers, *spec.containers):
+        _check_probes(container)
+        for hook in (container.lifecycle.post_start, container.lifecycle.pre_stop):
+            if hook is not None and hook.http_get is not None:
+                port_of(hook.http_get.port, container)
+    return spec
+
+
+def port_of(port: int | str, container: Container) -> int:
+    """A port's number, also when it is given by name; raises `NotRunnable`."""
+    if isinstance(port, int) or port.isdecimal():
+        return int(port)
+    for each in container.ports:
+        if each.name == port:
+            return each.container_port
+    raise NotRunnable(f"container {container.name}: no port has the name {port!r}, which is to be asked; name one so")
+
+
+def _check_probes(container: Container) -> None:
+    probes = {
+        "startupProbe": container.startup_probe,
+        "readinessProbe": container.readiness_probe,
+        "livenessProbe": container.liveness_probe,
+    }
+    for field, probe in probes.items():
+        if probe is None:
+            continue
+        if probe.grpc is not None:
+            raise NotRunnable(
+                f"container {container.name}: {field}.grpc is not supported by the process kubelet; "
+                "use exec, httpGet or tcpSocket"
+            )
+        asked = probe.http_get or probe.tcp_socket
+        if asked is not None:
+            port_of(asked.port, container)
+        elif probe.exec is None:
+            raise NotRunnable(f"container {container.name}: {field} asks nothing; add exec, httpGet or tcpSocket")
+
+
+def _check_kind(volume: JsonObject) -> None:
+    unknown = [kind for kind, value in volume.items() if value is not None and kind not in _VOLUME_KINDS]
+    if unknown:
+        raise NotRunnable(
+            f"volume {volume['name']}: {unknown[0]} is not supported by the process kubelet; "
+            "use hostPath for what is shared or stays, emptyDir for what goes with the pod"
+        )

@@ -1,0 +1,1 @@
+"""A kubelet that starts no process: pods become ready and end as their annotations say."""

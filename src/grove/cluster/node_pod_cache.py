@@ -1,0 +1,147 @@
+"""Nodes and the pods bound to them, watched once for everyone who works on behalf of nodes.
+
+Not here: pods without a node; they are the scheduler's (`cluster/scheduler/scheduler.py`).
+"""
+
+import asyncio
+from datetime import datetime
+from random import Random
+from typing import Any
+
+from grove.api.resources import NODES, PODS
+from grove.api.types.meta import Condition, ObjectMeta, Uid, Wire, find_condition, is_condition_true
+from grove.api.types.pod import ContainerStatus
+from grove.clock import Clock
+from grove.kube.client import Client
+from grove.kube.reflector import Reflector
+from grove.kube.store import Store
+
+
+class Container(Wire):
+    name: str = ""
+    image: str = ""
+
+
+class Toleration(Wire):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class BoundPodSpec(Wire):
+    node_name: str = ""
+    restart_policy: str = "Always"
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class BoundPodStatus(Wire):
+    phase: str = "Pending"
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class BoundPod(Wire):
+    """A pod as its node sees it."""
+
+    metadata: ObjectMeta
+    spec: BoundPodSpec = BoundPodSpec()
+    status: BoundPodStatus = BoundPodStatus()
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def reports_ready(self) -> bool:
+        return is_condition_true(self.status.conditions, "Ready")
+
+
+class Taint(Wire):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: datetime | None = None
+
+
+class NodeSpec(Wire):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeAddress(Wire):
+    type: str = ""
+    address: str = ""
+
+
+class NodeStatus(Wire):
+    conditions: tuple[Condition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+    # Quantities, as they were written.
+    allocatable: dict[str, Any] = {}
+
+
+class Node(Wire):
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def readiness(self) -> str:
+        """ "True", "False", or "Unknown": nobody on it answers."""
+        condition = find_condition(self.status.conditions, "Ready")
+        return condition.status if condition else "Unknown"
+
+    @property
+    def is_ready(self) -> bool:
+        return self.readiness == "True"
+
+    @property
+    def address(self) -> str:
+        return next((a.address for a in self.status.addresses if a.type == "InternalIP"), "")
+
+
+NODE_VIEW = NODES.viewed_as(Node)
+BOUND_POD_VIEW = PODS.viewed_as(BoundPod)
+
+
+class BoundPods:
+    """One watch of nodes and one of bound pods; pods are found by uid and by node, in order of first sight."""
+
+    def __init__(self, client: Client, clock: Clock, random: Random) -> None:
+        self.nodes: Store[Node] = Store()
+        self.pods: Store[BoundPod] = Store()
+        self._uids_on: dict[str, dict[Uid, None]] = {}
+        self._reflectors = (
+            Reflector(client, NODE_VIEW, self.nodes, clock, random),
+            Reflector(client, BOUND_POD_VIEW, self.pods, clock, random, field_selector="spec.nodeName!="),
+        )
+        self.pods.subscribe(self._index)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._reflectors:
+                group.create_task(reflector.run())
+
+    def node(self, name: str) -> Node | None:
+        return self.nodes.by_name("", name)
+
+    def uids_on(self, node_name: str) -> tuple[Uid, ...]:
+        return tuple(self._uids_on.get(node_name, ()))
+
+    def on(self, node_name: str) -> tuple[BoundPod, ...]:
+        pods = (self.pods.get(uid) for uid in self.uids_on(node_name))
+        return tuple(pod for pod in pods if pod is not None)
+
+    def _index(self, old: BoundPod | None, new: BoundPod | None) -> None:
+        # A pod never moves to another node.
+        if new is None and old is not None:
+            uids = self._uids_on.get(old.spec.node_name, {})
+            uids.pop(old.metadata.uid, None)
+            if not uids:
+                self._uids_on.pop(old.spec.node_name, None)
+        elif old is None and new is not None:
+            self._uids_on.setdefault(new.spec.node_name, {})[new.metadata.uid] = None

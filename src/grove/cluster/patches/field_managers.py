@@ -1,0 +1,268 @@
+"""Who owns which fields of an object: what each write does to it, when applying is a conflict, and how it is written.
+
+Pure: managers go in, managers come out. Who writes under which name, and when all this is computed, is not known here
+(`cluster/storage/managed_fields.py`).
+"""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.patches.field_sets import (
+    FieldSet,
+    NotAFieldSetError,
+    Path,
+    difference,
+    from_wire,
+    intersection,
+    members,
+    path_text,
+    set_of,
+    to_wire,
+    union,
+    without_parts,
+)
+from grove.cluster.patches.merge_types import Type
+from grove.cluster.patches.server_side_apply import merged, pruned
+from grove.cluster.patches.typed_compare import compare, field_set
+
+UPDATE = "Update"
+APPLY = "Apply"
+FIRST_APPLY = "before-first-apply"
+_ANCIENT = "ancient-changes"
+_MOST_UPDATERS = 10
+_LONGEST_NAME = 128
+_OPERATIONS = (APPLY, UPDATE)
+
+# What only the server decides has no owner.
+_OWNERLESS = set_of(
+    ("f:apiVersion",),
+    ("f:kind",),
+    ("f:metadata",),
+    *(
+        ("f:metadata", f"f:{field}")
+        for field in (
+            "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
+            "resourceVersion",
+        )
+    ),
+)  # fmt: skip
+
+
+class Manager(msgspec.Struct, frozen=True, order=True):
+    """Somebody who writes, in one of his ways: the same name may apply and update, the object and its status."""
+
+    operation: str
+    name: str
+    subresource: str = ""
+    # Of updates only: whoever applies is the same in every version.
+    api_version: str = ""
+
+    @property
+    def described(self) -> str:
+        """As messages name it."""
+        place = f' with subresource "{self.subresource}"' if self.subresource else ""
+        version = f" using {self.api_version}" if self.operation == UPDATE else ""
+        return f'"{self.name}"{place}{version}'
+
+
+class Owned(msgspec.Struct, frozen=True):
+    """What a manager owns, and since when; the time is unknown if all of it was there before."""
+
+    fields: FieldSet
+    api_version: str
+    time: str | None
+
+
+Managers = dict[Manager, Owned]
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """One write: by whom, when, and what it did not touch whatever it said."""
+
+    manager: Manager
+    api_version: str
+    time: str
+    ignored: FieldSet = {}
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    manager: Manager
+    path: Path
+
+
+class ApplyConflictError(Exception):
+    """Others own fields that the applier wants to be different. He must agree with them, or force it."""
+
+    def __init__(self, conflicts: tuple[Conflict, ...]) -> None:
+        super().__init__(f"{len(conflicts)} conflicts")
+        self.conflicts = conflicts
+
+    def causes(self) -> list[JsonObject]:
+        return [
+            {
+                "reason": "FieldManagerConflict",
+                "message": f"conflict with {conflict.manager.described}",
+                "field": path_text(conflict.path),
+            }
+            for conflict in self.conflicts
+        ]
+
+    def message(self) -> str:
+        if len(self.conflicts) == 1:
+            only = self.conflicts[0]
+            return f"Apply failed with 1 conflict: conflict with {only.manager.described}: {path_text(only.path)}"
+        paths: dict[str, list[str]] = {}
+        for conflict in self.conflicts:
+            paths.setdefault(conflict.manager.described, []).append(path_text(conflict.path))
+        lines = [line for who in paths for line in (f"conflicts with {who}:", *(f"- {path}" for path in paths[who]))]
+        return f"Apply failed with {len(self.conflicts)} conflicts: " + "\n".join(lines)
+
+
+def after_update(managers: Managers, type_: Type, old: Any, new: Any, write: Write) -> Managers:
+    """Whoever changes a field owns it, and nobody else does; what is gone belongs to nobody."""
+    change = compare(type_, old, new).without(write.ignored)
+    taken = difference(change.taken, _OWNERLESS)
+    found = without_fields(managers, union(change.taken, change.removed))
+    if taken:
+        before = found.get(write.manager)
+        fields = taken if before is None else union(before.fields, taken)
+        found[write.manager] = Owned(fields, write.api_version, write.time)
+    return _capped(found)
+
+
+def without_fields(managers: Managers, fields: FieldSet) -> Managers:
+    """Those fields belong to nobody, and who owns no other is no manager any more."""
+    found: Managers = {}
+    for manager, owned in managers.items():
+        rest = difference(owned.fields, fields)
+        if rest is owned.fields:
+            found[manager] = owned
+        elif rest:
+            found[manager] = Owned(rest, owned.api_version, owned.time)
+    return found
+
+
+def _capped(managers: Managers) -> Managers:
+    """Of many who updated, the oldest are remembered as one."""
+    updaters = sorted((m for m in managers if m.operation == UPDATE), key=lambda m: (_seconds(managers[m]), m.name))
+    surplus = len(updaters) - _MOST_UPDATERS
+    if surplus <= 0:
+        return managers
+    found = dict(managers)
+    ancient = Manager(UPDATE, _ANCIENT, "", managers[updaters[0]].api_version)
+    merged_fields: FieldSet = {}
+    for manager in updaters[: surplus + 1]:
+        owned = found.pop(manager)
+        merged_fields = union(merged_fields, owned.fields)
+        found[ancient] = Owned(merged_fields, owned.api_version, owned.time)
+    return found
+
+
+def _seconds(owned: Owned) -> float:
+    try:
+        return datetime.fromisoformat(owned.time or "").timestamp()
+    except ValueError:
+        return 0.0
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What applying comes to."""
+
+    obj: JsonObject
+    managers: Managers
+
+
+def after_apply(
+    managers: Managers, type_: Type, live: JsonObject, config: JsonObject, write: Write, *, is_forced: bool
+) -> Applied:
+    """The object with what is applied, and without what was and no longer is. Raises `ApplyConflictError`."""
+    manager = write.manager
+    wanted = without_parts(field_set(type_, config), write.ignored)
+    last = managers.get(manager)
+    found = {**managers, manager: Owned(wanted, write.api_version, None if last is None else last.time)}
+    obj = merged(type_, live, config)
+    if last is not None:
+        everybody: FieldSet = {}
+        for owned in found.values():
+            everybody = union(everybody, owned.fields)
+        obj = pruned(type_, obj, last.fields, everybody) or {}
+    others = {other: owned for other, owned in found.items() if other != manager}
+    change = compare(type_, live, obj).without(write.ignored)
+    if not is_forced and (conflicts := _conflicts(others, change.taken)):
+        raise ApplyConflictError(conflicts)
+    result = without_fields(others, union(change.taken, change.removed))
+    if fields := difference(wanted, _OWNERLESS):
+        time = found[manager].time if obj == live else write.time
+        result[manager] = Owned(fields, write.api_version, time)
+    return Applied(obj, result)
+
+
+def _conflicts(others: Managers, wanted: FieldSet) -> tuple[Conflict, ...]:
+    return tuple(
+        Conflict(manager, path)
+        for manager in sorted(others, key=_rank)
+        for path in members(intersection(others[manager].fields, wanted))
+    )
+
+
+def _rank(manager: Manager) -> tuple[str, str, str, bool, str]:
+    """In the order in which a real server tells of conflicts: subresources before the object itself."""
+    return manager.name, manager.operation, manager.api_version, not manager.subresource, manager.subresource
+
+
+# How it is written
+
+
+def managed_fields(managers: Managers) -> list[JsonObject]:
+    """As `metadata.managedFields`."""
+    order = sorted(managers, key=lambda m: (m.operation, _seconds(managers[m]), m.name, m.api_version, m.subresource))
+    return [_entry(manager, managers[manager]) for manager in order]
+
+
+def _entry(manager: Manager, owned: Owned) -> JsonObject:
+    entry: JsonObject = {"manager": manager.name, "operation": manager.operation, "apiVersion": owned.api_version}
+    if owned.time is not None:
+        entry["time"] = owned.time
+    entry |= {"fieldsType": "FieldsV1", "fieldsV1": to_wire(owned.fields)}
+    return {**entry, "subresource": manager.subresource} if manager.subresource else entry
+
+
+class NotManagedFieldsError(Exception):
+    """What was sent as `managedFields` says nothing."""
+
+
+class _Entry(msgspec.Struct, frozen=True, rename="camel"):
+    manager: str = ""
+    operation: str = ""
+    api_version: str = ""
+    time: str | None = None
+    fields_type: str = ""
+    fields_v1: Any = msgspec.field(default=None, name="fieldsV1")
+    subresource: str = ""
+
+
+def read_managed_fields(wire: Any) -> Managers:
+    """Raises `NotManagedFieldsError`."""
+    try:
+        entries = msgspec.convert(wire, list[_Entry])
+        return dict(_read_entry(entry) for entry in entries)
+    except (msgspec.ValidationError, NotAFieldSetError) as problem:
+        raise NotManagedFieldsError(str(problem)) from None
+
+
+def _read_entry(entry: _Entry) -> tuple[Manager, Owned]:
+    if entry.operation not in _OPERATIONS or entry.fields_type not in ("", "FieldsV1"):
+        raise NotManagedFieldsError("an entry is of an operation and in a form that we know")
+    api_version = entry.api_version if entry.operation == UPDATE else ""
+    manager = Manager(entry.operation, entry.manager, entry.subresource, api_version)
+    fields = {} if entry.fields_v1 is None else from_wire(entry.fields_v1)
+    return manager, Owned(fields, entry.api_version, entry.time)
+
+
+def manager_name(text: str) -> str:
+    """The name that a program gives itself in its User-Agent, up to its version, as far as a manager can have it."""
+    name = "".join(letter for letter in text.partition("/")[0] if letter.isprintable())
+    return name[:_LONGEST_NAME] or "unknown"

@@ -1,0 +1,154 @@
+"""How the parts of an object merge: which lists have keys, which maps are taken as a whole.
+
+Types come from the schema of a definition (`type_of_schema`) or, for built-in kinds, from `built_in_types.json`, which
+a script takes from an API server (`tests/kube/controlplane/merge_types.py`). Its signs: `text`, `number`, `truth`,
+`value` (one value of any type), `anything` (taken as a whole), `#Name` a definition; an object with `fields`, with
+`each` if any name will do; a list with `items`, with `keys` and their defaults if it merges (none: by value).
+"""
+
+import pkgutil
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+
+_VERBATIM = "x-kubernetes-preserve-unknown-fields"
+
+
+class Scalar(msgspec.Struct, frozen=True):
+    # What it must be, as a real server calls it; empty: no matter.
+    name: str = ""
+
+
+class Anything(msgspec.Struct, frozen=True):
+    """Has no inner life: it is owned and replaced as a whole."""
+
+
+class Deduced(msgspec.Struct, frozen=True):
+    """Nobody described it: objects merge by field, lists are taken as a whole."""
+
+
+class Members(msgspec.Struct, frozen=True, kw_only=True):
+    """An object. Not hashed or compared: definitions may contain themselves."""
+
+    fields: "dict[str, Type]"
+    # The type of what is not among the fields; None: there may be no other.
+    each: "Type | None" = None
+    is_atomic: bool = False
+
+
+class Items(msgspec.Struct, frozen=True, kw_only=True):
+    """A list. `keys`, with their defaults, tell items apart; without any, values do; None: it is taken as a whole."""
+
+    items: "Type"
+    keys: dict[str, Any] | None = None
+
+
+Type = Scalar | Anything | Deduced | Members | Items
+
+TEXT = Scalar("string")
+NUMBER = Scalar("numeric (int or float)")
+TRUTH = Scalar("boolean")
+VALUE = Scalar()
+ANYTHING = Anything()
+DEDUCED = Deduced()
+_SIGNS: dict[str, Type] = {"text": TEXT, "number": NUMBER, "truth": TRUTH, "value": VALUE, "anything": ANYTHING}
+_SCALARS = {"string": TEXT, "integer": NUMBER, "number": NUMBER, "boolean": TRUTH}
+
+
+@cache
+def built_in_type(api_version: str, kind: str) -> Type | None:
+    """None: of a kind that we have no data of."""
+    name = _built_in().kinds.get(f"{api_version}/{kind}")
+    return None if name is None else _built_in().definition(name)
+
+
+class _BuiltIn:
+    """All built-in types, each made when it is first needed."""
+
+    def __init__(self, data: JsonObject) -> None:
+        self.kinds: dict[str, str] = data["kinds"]
+        self._data: JsonObject = data["definitions"]
+        self._made: dict[str, Type] = {}
+
+    def definition(self, name: str) -> Type:
+        made = self._made.get(name)
+        if made is None:
+            # Known before its fields are: it may contain itself.
+            data = self._data[name]
+            made = self._made[name] = Members(fields={}, is_atomic=data.get("atomic", False))
+            made.fields.update({field: self._type(inner) for field, inner in data["fields"].items()})
+        return made
+
+    def _type(self, data: Any) -> Type:
+        match data:
+            case str():
+                return self.definition(data[1:]) if data.startswith("#") else _SIGNS[data]
+            case {"items": items}:
+                return Items(items=self._type(items), keys=data.get("keys"))
+            case {"each": each}:
+                return Members(fields={}, each=self._type(each), is_atomic=data.get("atomic", False))
+            case _:
+                fields = {field: self._type(inner) for field, inner in data["fields"].items()}
+                return Members(fields=fields, is_atomic=data.get("atomic", False))
+
+
+@cache
+def _built_in() -> _BuiltIn:
+    data = pkgutil.get_data(__package__, "built_in_types.json")
+    return _BuiltIn(msgspec.json.decode(data or b""))
+
+
+def custom_type(schema: JsonObject) -> Type:
+    """The type of objects of a custom kind, by the schema of its definition."""
+    made = type_of_schema({**schema, "x-kubernetes-embedded-resource": True})
+    # Without a schema worth the name nothing is known of it but its metadata.
+    return made if isinstance(made, Members) else Members(fields=_resource_fields(), each=DEDUCED)
+
+
+def type_of_schema(schema: JsonObject) -> Type:
+    if schema.get("x-kubernetes-int-or-string"):
+        return VALUE
+    is_verbatim = bool(schema.get(_VERBATIM))
+    match schema.get("type"):
+        case "array":
+            return _list_of_schema(schema)
+        case "object":
+            return _object_of_schema(schema, is_verbatim)
+        case None:
+            return DEDUCED if is_verbatim else ANYTHING
+        case other:
+            return _SCALARS[other]
+
+
+def _list_of_schema(schema: JsonObject) -> Type:
+    items = schema.get("items") or {}
+    made = type_of_schema(items)
+    match schema.get("x-kubernetes-list-type"):
+        case "map":
+            fields = items.get("properties") or {}
+            names = schema.get("x-kubernetes-list-map-keys") or ()
+            return Items(items=made, keys={name: fields.get(name, {}).get("default") for name in names})
+        case "set":
+            return Items(items=made, keys={})
+        case _:
+            return Items(items=made)
+
+
+def _object_of_schema(schema: JsonObject, is_verbatim: bool) -> Type:
+    is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
+    fields = {name: type_of_schema(inner) for name, inner in (schema.get("properties") or {}).items()}
+    if schema.get("x-kubernetes-embedded-resource"):
+        fields |= _resource_fields()
+    values = schema.get("additionalProperties")
+    if isinstance(values, dict):
+        return Members(fields=fields, each=type_of_schema(values), is_atomic=is_atomic)
+    if is_verbatim or values is True:
+        return Members(fields=fields, each=DEDUCED, is_atomic=is_atomic) if fields else DEDUCED
+    return Members(fields=fields, is_atomic=is_atomic) if fields else ANYTHING
+
+
+def _resource_fields() -> "dict[str, Type]":
+    return {"apiVersion": TEXT, "kind": TEXT, "metadata": _built_in().definition("ObjectMeta")}

@@ -1,0 +1,151 @@
+"""Server-side apply, as far as the object goes: what somebody applies is merged in, what he no longer applies goes.
+
+Who owns what, and who may not change whose fields: `field_managers.py`.
+"""
+
+from typing import Any
+
+from grove.cluster.patches.field_sets import HERE, FieldSet, difference, field_step, intersection, union
+from grove.cluster.patches.merge_types import Deduced, Items, Members, Type
+from grove.cluster.patches.typed_compare import ABSENT, deduced_type, field_set, member_type, step_of
+
+
+def merged(type_: Type, live: Any, applied: Any) -> Any:
+    """What is applied wins; what it does not mention stays."""
+    if applied is ABSENT or live is ABSENT:
+        return live if applied is ABSENT else applied
+    if isinstance(type_, Deduced):
+        type_ = deduced_type(live, applied)
+    match type_:
+        case Members(is_atomic=False) if isinstance(live, dict) and live:
+            return _merged_members(type_, live, applied if isinstance(applied, dict) else {})
+        case Items(keys=keys) if keys is not None and isinstance(live, list) and live:
+            return _merged_items(type_, keys, live, applied if isinstance(applied, list) else [])
+        case _:
+            return applied
+
+
+def _merged_members(type_: Members, live: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
+    if not applied:
+        return live
+    return {
+        name: merged(member_type(type_, name), live.get(name, ABSENT), applied.get(name, ABSENT))
+        for name in live | applied
+    }
+
+
+def _merged_items(type_: Items, keys: dict[str, Any], live: list[Any], applied: list[Any]) -> list[Any]:
+    ours = {step_of(keys, item): item for item in reversed(live)}
+    theirs = {step_of(keys, item): item for item in applied}
+    steps = _in_order([step_of(keys, item) for item in live], list(theirs))
+    return [merged(type_.items, ours.get(step, ABSENT), theirs.get(step, ABSENT)) for step in steps]
+
+
+def _in_order(live: list[str], applied: list[str]) -> list[str]:
+    """Applied items in their order; the others stay behind those that they stood behind."""
+    waiting, shared = list(dict.fromkeys(live)), [step for step in applied if step in live]
+    result: list[str] = []
+    for step in applied:
+        if shared and step == shared[0]:
+            shared.pop(0)
+            while waiting and waiting[0] != step:
+                ahead = waiting.pop(0)
+                if ahead not in applied:
+                    result.append(ahead)
+            del waiting[:1]
+        else:
+            # A new item stands behind all that nobody applied and that come before the next shared one.
+            while waiting and waiting[0] not in applied:
+                result.append(waiting.pop(0))
+        result.append(step)
+    return result + [step for step in waiting if step not in applied]
+
+
+def pruned(type_: Type, value: Any, last: FieldSet, owned: FieldSet) -> Any:
+    """Without the fields of `last`, which were applied before, unless they are in `owned`, by whomever."""
+    named_last = _named(type_, last)
+    there = _named(type_, field_set(type_, value))
+    kept = _named(type_, field_set(type_, without_items(type_, value, named_last)))
+    candidate = without_items(type_, value, difference(there, union(kept, _named(type_, owned))))
+    kept = _named(type_, field_set(type_, candidate))
+    return without_items(type_, value, intersection(difference(there, kept), named_last))
+
+
+def without_empties(type_: Type, value: Any) -> Any:
+    """As built-in kinds are kept: what is null, an empty map or an empty list is not there."""
+    match value:
+        case dict():
+            fields = type_ if isinstance(type_, Members) else Members(fields={}, each=type_)
+            kept = {}
+            for name, inner in value.items():
+                inner_type = member_type(fields, name)
+                tidy = without_empties(inner_type, inner)
+                if tidy is not None and not _is_empty(inner_type, tidy):
+                    kept[name] = tidy
+            return kept
+        case list() if isinstance(type_, Items):
+            return [without_empties(type_.items, item) for item in value]
+        case _:
+            return value
+
+
+def _is_empty(type_: Type, value: Any) -> bool:
+    """An object with known fields says something even when it is empty; a map does not."""
+    is_map = isinstance(type_, Members) and not type_.fields
+    return (value == {} and is_map) or (value == [] and isinstance(type_, Items))
+
+
+def _named(type_: Type, fields: FieldSet) -> FieldSet:
+    """The set with every described field that it goes into: whoever owns all of a part may remove the part."""
+    result: FieldSet = {}
+    for step, inner in fields.items():
+        if step == HERE:
+            result[step] = inner
+            continue
+        result[step] = _named(_type_at(type_, step), inner)
+        if isinstance(type_, Members) and step.startswith("f:") and step[2:] in type_.fields:
+            result[step] = {HERE: {}, **result[step]}
+    return result
+
+
+def _type_at(type_: Type, step: str) -> Type:
+    match type_:
+        case Members():
+            return member_type(type_, step[2:])
+        case Items():
+            return type_.items
+        case _:
+            return type_
+
+
+def without_items(type_: Type, value: Any, gone: FieldSet) -> Any:
+    """The value without the members of `gone`; null if nothing is left of it."""
+    if not gone:
+        return value
+    if isinstance(type_, Deduced):
+        type_ = deduced_type(value)
+    match type_:
+        case Members(is_atomic=False) if isinstance(value, dict):
+            return _without_members(type_, value, gone)
+        case Items(keys=keys) if keys is not None and isinstance(value, list):
+            return _without_list_items(type_, keys, value, gone)
+        case _:
+            return value
+
+
+def _without_members(type_: Members, value: dict[str, Any], gone: FieldSet) -> dict[str, Any] | None:
+    result = {}
+    for name, inner in value.items():
+        here = gone.get(field_step(name), {})
+        if HERE not in here:
+            result[name] = without_items(member_type(type_, name), inner, here)
+    return result or None
+
+
+def _without_list_items(type_: Items, keys: dict[str, Any], value: list[Any], gone: FieldSet) -> list[Any] | None:
+    result = []
+    for item in value:
+        here = gone.get(step_of(keys, item), {})
+        if HERE not in here:
+            result.append(without_items(type_.items, item, here))
+    return result or None

@@ -1,0 +1,155 @@
+"""Which kinds are served at this moment: the built-in ones, and those that CustomResourceDefinitions define.
+
+Definitions are objects of the store. The catalogue follows them: an established one is served from the write on that
+made it so, a changed one in its new shape, and one that is gone no more. Before anybody asks for definitions, those of
+our own kinds are not stored (`cluster/apiserver/registry/crd_strategy.py`), and served all the same.
+"""
+
+import re
+from functools import cache
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.built_in_resources import DEFINITIONS, EVENTS, SERVED, Served, derived
+from grove.cluster.custom_resource import CustomVersion, custom_versions, own_definitions
+from grove.cluster.storage.store import Change, ChangeType, Storage
+
+Place = tuple[str, str, str]
+
+_BUILT_IN = tuple(served for served in SERVED if not served.is_custom)
+_BUILT_IN_GROUPS = frozenset(served.group for served in _BUILT_IN) | {"events.k8s.io"}
+_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+_STAGES = {"": 2, "beta": 1, "alpha": 0}
+
+
+class Defined(msgspec.Struct, frozen=True):
+    """What came of one definition: the version that is stored, and all that are served."""
+
+    spec: JsonObject
+    stored: Served
+    served: tuple[Served, ...]
+    # Being deleted: there are no new objects.
+    is_leaving: bool = False
+
+
+class Catalogue:
+    def __init__(self, store: Storage) -> None:
+        # Grows with every change, so that what was made of the catalogue can be kept until then.
+        self.edition = 0
+        self._store = store
+        self._defined: dict[str, Defined] = {}
+        self._by_place: dict[Place, Served] = {}
+        restored = [entry.obj for entry in store.table(DEFINITIONS).entries("")]
+        for definition in restored:
+            self._take(definition)
+        if not restored:
+            for defined in _own():
+                self._defined[defined.stored.qualified] = defined
+        self._index()
+        store.subscribe(self._follow)
+
+    def find(self, group: str, version: str, plural: str) -> Served | None:
+        return self._by_place.get((group, version, plural))
+
+    def is_built_in(self, group: str) -> bool:
+        return group in _BUILT_IN_GROUPS
+
+    @property
+    def served(self) -> tuple[Served, ...]:
+        """Built-in kinds first; of each custom kind every version."""
+        return (*_BUILT_IN, *(served for defined in self._defined.values() for served in defined.served))
+
+    def _follow(self, change: Change) -> None:
+        if change.served is not DEFINITIONS:
+            return
+        if change.type is ChangeType.DELETED:
+            gone = self._defined.pop(change.entry.name, None)
+            if gone is not None:
+                self._store.table(gone.stored).retire()
+                self._index()
+        elif self._take(change.entry.obj):
+            self._index()
+
+    def _take(self, definition: JsonObject) -> bool:
+        """Whether anything changed."""
+        name = definition["metadata"]["name"]
+        before = self._defined.get(name)
+        if not is_established(definition):
+            return self._defined.pop(name, None) is not None
+        spec, is_leaving = definition["spec"], "deletionTimestamp" in definition["metadata"]
+        if before is not None and before.spec == spec and before.is_leaving == is_leaving:
+            return False
+        defined = _own_like(definition) if before is None and not is_leaving else None
+        if defined is None:
+            was_changed = definition["metadata"].get("generation", 1) > 1
+            is_changed = was_changed or (before is not None and before.spec != spec)
+            defined = _defined(definition, custom_versions(definition), is_changed=is_changed, is_leaving=is_leaving)
+        self._defined[name] = defined
+        self._store.open_table(defined.stored).served = defined.stored
+        return True
+
+    def _index(self) -> None:
+        self.edition += 1
+        self._by_place = {(served.group, served.version, served.plural): served for served in self.served}
+        self._by_place["events.k8s.io", "v1", "events"] = EVENTS
+
+
+def is_established(definition: JsonObject) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
+def version_rank(name: str) -> tuple[int, int, int, str]:
+    """Sorts versions as clients prefer them: stable ones before others, then the newest first."""
+    match = _VERSION.fullmatch(name)
+    if match is None:
+        return 1, 0, 0, name
+    major, stage, minor = match[1], match[2] or "", match[3] or "0"
+    return 0, -_STAGES[stage], -(int(major) * 10_000 + int(minor)), name
+
+
+@cache
+def _own() -> tuple[Defined, ...]:
+    return tuple(_defined(definition, made) for definition, made in own_definitions())
+
+
+def _own_like(definition: JsonObject) -> Defined | None:
+    """One of our kinds, as we define it: that is made ready already."""
+    name, spec = definition["metadata"]["name"], definition["spec"]
+    return next((own for own in _own() if own.stored.qualified == name and own.spec == spec), None)
+
+
+def _defined(
+    definition: JsonObject, made: dict[str, CustomVersion], *, is_changed: bool = False, is_leaving: bool = False
+) -> Defined:
+    spec = definition["spec"]
+    all_versions = {version["name"]: _served(spec, version, made[version["name"]]) for version in spec["versions"]}
+    (stored,) = (all_versions[version["name"]] for version in spec["versions"] if version["storage"])
+    if is_changed or len(all_versions) > 1:
+        for version in made.values():
+            version.stored_as = stored.custom
+    for version in made.values():
+        version.is_leaving = is_leaving
+    offered = sorted((version["name"] for version in spec["versions"] if version["served"]), key=version_rank)
+    return Defined(spec, stored, tuple(all_versions[name] for name in offered), is_leaving)
+
+
+def _served(spec: JsonObject, version: JsonObject, custom: CustomVersion) -> Served:
+    names = spec["names"]
+    return derived(
+        Served(
+            group=spec["group"],
+            version=version["name"],
+            plural=names["plural"],
+            kind=names["kind"],
+            list_kind=names.get("listKind", ""),
+            namespaced=spec["scope"] == "Namespaced",
+            is_custom=True,
+            has_status="status" in (version.get("subresources") or {}),
+            has_scale=custom.scale is not None,
+            has_generation=True,
+            allows_blind_update=False,
+            custom=custom,
+        )
+    )

@@ -1,0 +1,230 @@
+"""Who waits for a node, gang by gang: every pod in the bucket of its pod group, moved when it changes.
+
+Fed one change at a time, so that a pod event costs what changed, not the number of pods. What becomes of those who wait
+is placement's; telling the API server is `scheduler.py`'s.
+"""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+
+import msgspec
+
+from grove.api.labels import BASE_PODGANG, PODGANG
+from grove.api.types.meta import NamespacedName, Uid
+from grove.api.types.podgang import PodGang
+from grove.cluster.scheduler.types import pack_of
+from grove.placement.types import GangDemand, GroupDemand, PackGroup, PodDemand, Unplaced, WaitReason
+
+
+class State(Enum):
+    """What may happen to a pod now. Pods in none of these states are not in the waiting room."""
+
+    PENDING = auto()
+    BEHIND_OUR_GATE = auto()
+    BEHIND_OTHER_GATES = auto()
+    # On a node, or succeeded and off it: either way the pod counts for its gang.
+    SCHEDULED = auto()
+
+
+class Guest(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod in the waiting room."""
+
+    demand: PodDemand
+    state: State
+    # The node of a scheduled pod that still lives there.
+    node: str = ""
+
+
+class WaitingRoom:
+    def __init__(self) -> None:
+        self._guests: dict[tuple[str, str], Guest] = {}
+        self._gangs: dict[tuple[str, str], _Gang] = {}
+        # Where a pod of this name belongs, as its gang says; gangs name their pods before they exist.
+        self._seats: dict[tuple[str, str], tuple[_Gang, _Group]] = {}
+        self._active: dict[tuple[str, str], None] = {}
+        self._alone: dict[Uid, PodDemand] = {}
+
+    def set_gang(self, gang: PodGang, priority: int | None) -> None:
+        """A new or changed gang: its pods are seated anew."""
+        key = (gang.metadata.namespace, gang.metadata.name)
+        self.remove_gang(*key)
+        entry = self._gangs[key] = _Gang(gang, priority)
+        for group in entry.groups:
+            for name in group.positions:
+                # A pod named by two gangs belongs to the one heard of last: it may just be moving.
+                guest = self._take_out(name)
+                self._seats[name] = (entry, group)
+                if guest is not None:
+                    self._seat(name, guest)
+        self._note(entry)
+
+    def remove_gang(self, namespace: str, name: str) -> None:
+        entry = self._gangs.pop((namespace, name), None)
+        if entry is None:
+            return
+        for group in entry.groups:
+            for pod_name in group.positions:
+                if self._seats.get(pod_name, (None, None))[1] is group:
+                    guest = self._take_out(pod_name)
+                    del self._seats[pod_name]
+                    if guest is not None:
+                        self._seat(pod_name, guest)
+        self._active.pop(entry.key, None)
+
+    def set_pod(self, guest: Guest) -> bool:
+        """A new or changed pod; false if there is nothing new about it."""
+        name = (guest.demand.namespace, guest.demand.name)
+        if self._guests.get(name) == guest:
+            return False
+        self._take_out(name)
+        self._seat(name, guest)
+        return True
+
+    def remove_pod(self, namespace: str, name: str, uid: Uid) -> bool:
+        guest = self._guests.get((namespace, name))
+        # A late farewell must not remove the next pod of that name.
+        if guest is None or guest.demand.uid != uid:
+            return False
+        self._take_out((namespace, name))
+        return True
+
+    def gangs(self) -> Iterator[GangDemand]:
+        """The gangs with a pod that could be placed, or for which room could be kept."""
+        for key in self._active:
+            entry = self._gangs[key]
+            base = self._gangs.get((entry.key[0], entry.base)) if entry.base else None
+            yield entry.demand(base_is_scheduled=base is not None and base.is_scheduled)
+
+    def loners(self) -> Iterator[PodDemand]:
+        """Pods that belong to no gang."""
+        return (pod for pod in self._alone.values() if PODGANG not in pod.labels)
+
+    def strays(self) -> Iterator[Unplaced]:
+        """Pods that say they belong to a gang which does not say so."""
+        for pod in self._alone.values():
+            if PODGANG in pod.labels:
+                gang = NamespacedName(namespace=pod.namespace, name=pod.labels[PODGANG])
+                verb = "name it" if (gang.namespace, gang.name) in self._gangs else "exist"
+                message = f"waits for its gang: PodGang {gang.name} does not {verb} yet"
+                yield Unplaced(pods=(pod,), reason=WaitReason.NOT_IN_ITS_GANG, message=message)
+
+    def _seat(self, name: tuple[str, str], guest: Guest) -> None:
+        self._guests[name] = guest
+        seat = self._seats.get(name)
+        if seat is not None:
+            entry, group = seat
+            group.put(guest)
+            entry.base = guest.demand.labels.get(BASE_PODGANG, entry.base)
+            self._note(entry)
+        elif guest.state is State.PENDING:
+            self._alone[guest.demand.uid] = guest.demand
+
+    def _take_out(self, name: tuple[str, str]) -> Guest | None:
+        guest = self._guests.pop(name, None)
+        if guest is None:
+            return None
+        self._alone.pop(guest.demand.uid, None)
+        seat = self._seats.get(name)
+        if seat is not None:
+            seat[1].take(guest)
+            self._note(seat[0])
+        return guest
+
+    def _note(self, entry: "_Gang") -> None:
+        if entry.is_active:
+            self._active[entry.key] = None
+        else:
+            self._active.pop(entry.key, None)
+
+
+class _Gang:
+    """One PodGang and the buckets of its groups."""
+
+    def __init__(self, gang: PodGang, priority: int | None) -> None:
+        metadata = gang.metadata
+        self.key = (metadata.namespace, metadata.name)
+        self.base = ""
+        self.groups = tuple(_Group(gang, index) for index in range(len(gang.spec.podgroups)))
+        self._priority = priority
+        self._created = metadata.creation_timestamp
+        self._pack = pack_of(gang.spec.topology_constraint)
+        self._pack_groups = tuple(
+            PackGroup(name=wide.name, group_names=wide.pod_group_names, pack=pack_of(wide.topology_constraint))
+            for wide in gang.spec.topology_constraint_group_configs
+        )
+        packs = (self._pack, *(wide.pack for wide in self._pack_groups), *(group.pack for group in self.groups))
+        self._is_packed = any(packs)
+
+    @property
+    def is_active(self) -> bool:
+        return any(group.pending or (self.base and group.behind_our_gate) for group in self.groups)
+
+    @property
+    def is_scheduled(self) -> bool:
+        return all(len(group.scheduled) >= group.min_replicas for group in self.groups)
+
+    def demand(self, *, base_is_scheduled: bool) -> GangDemand:
+        groups = tuple(group.demand(with_nodes=self._is_packed) for group in self.groups)
+        pods = [pod for group in groups for pod in (*group.pending, *group.behind_our_gate)]
+        priority = max(pod.priority for pod in pods) if self._priority is None else self._priority
+        return GangDemand(
+            name=NamespacedName(namespace=self.key[0], name=self.key[1]),
+            created=self._created or min(pod.created for pod in pods),
+            priority=priority,
+            groups=groups,
+            pack=self._pack,
+            pack_groups=tuple(wide for wide in self._pack_groups if wide.pack is not None),
+            base=self.base,
+            base_is_scheduled=base_is_scheduled,
+        )
+
+
+class _Group:
+    """One pod group: which of its pods exist, by what may happen to them."""
+
+    def __init__(self, gang: PodGang, index: int) -> None:
+        group = gang.spec.podgroups[index]
+        own = gang.metadata.namespace
+        self.name = group.name
+        self.min_replicas = group.min_replicas
+        # A gang reaches no pod of another namespace, whatever it references.
+        self.positions = {
+            (own, ref.name): i for i, ref in enumerate(group.pod_references) if ref.namespace in ("", own)
+        }
+        self.pending: dict[Uid, PodDemand] = {}
+        self.behind_our_gate: dict[Uid, PodDemand] = {}
+        self.behind_other_gates: dict[Uid, None] = {}
+        self.scheduled: dict[Uid, str] = {}
+        self.pack = pack_of(group.topology_constraint)
+
+    def put(self, guest: Guest) -> None:
+        uid = guest.demand.uid
+        match guest.state:
+            case State.PENDING:
+                self.pending[uid] = guest.demand
+            case State.BEHIND_OUR_GATE:
+                self.behind_our_gate[uid] = guest.demand
+            case State.BEHIND_OTHER_GATES:
+                self.behind_other_gates[uid] = None
+            case State.SCHEDULED:
+                self.scheduled[uid] = guest.node
+
+    def take(self, guest: Guest) -> None:
+        for bucket in (self.pending, self.behind_our_gate, self.behind_other_gates, self.scheduled):
+            bucket.pop(guest.demand.uid, None)
+
+    def demand(self, *, with_nodes: bool) -> GroupDemand:
+        return GroupDemand(
+            name=self.name,
+            min_replicas=self.min_replicas,
+            scheduled_count=len(self.scheduled),
+            nodes=tuple(node for node in self.scheduled.values() if node) if with_nodes else (),
+            pending=self._in_order(self.pending),
+            behind_our_gate=self._in_order(self.behind_our_gate),
+            behind_other_gates_count=len(self.behind_other_gates),
+            pack=self.pack,
+        )
+
+    def _in_order(self, pods: dict[Uid, PodDemand]) -> tuple[PodDemand, ...]:
+        """As the gang names them: lower indices first."""
+        return tuple(sorted(pods.values(), key=lambda pod: self.positions[pod.namespace, pod.name]))

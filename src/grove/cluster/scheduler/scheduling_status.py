@@ -1,0 +1,161 @@
+"""Telling the waiting why they wait: the PodScheduled condition of each pod, one event per gang or lone pod.
+
+A reason is written a second after it came up and only if it still holds, so that what is solved at once costs no write;
+and only when the words changed. Deciding is not here.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from random import Random
+
+import msgspec
+
+from grove.api.reasons import EventReason, Reason
+from grove.api.resources import EVENTS, PODGANGS
+from grove.api.types.meta import ConditionStatus, JsonObject, NamespacedName, ObjectMeta, Uid
+from grove.api.types.podgang import PodGang
+from grove.api.values.times import ceil_second
+from grove.clock import Clock
+from grove.cluster.controllers.workqueue import Agenda
+from grove.cluster.scheduler.types import SCHEDULABLE_PODS, SchedulablePod
+from grove.kube.api_errors import ApiError
+from grove.kube.client import Client
+from grove.kube.store import Store
+from grove.kube.transport import STRATEGIC_PATCH
+from grove.placement.types import Unplaced
+
+LASTING = timedelta(seconds=1)
+RETRY = timedelta(seconds=5)
+WRITERS = 16
+COMPONENT = "grove-scheduler"
+
+# A pod, or a gang.
+Key = Uid | NamespacedName
+
+
+class Word(msgspec.Struct, frozen=True, kw_only=True):
+    message: str
+    # Pods of a gang share the event of their gang.
+    is_lone_pod: bool = False
+
+
+class Reports:
+    def __init__(
+        self, client: Client, clock: Clock, random: Random, pods: Store[SchedulablePod], gangs: Store[PodGang]
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._random = random
+        self._pods = pods
+        self._gangs = gangs
+        self._agenda: Agenda[Key] = Agenda(clock)
+        self._words: dict[Key, Word] = {}
+        self._due: dict[Key, datetime] = {}
+        self._event_told: dict[Key, str] = {}
+
+    def update(self, unplaced: Iterable[Unplaced]) -> None:
+        """All that waits now, and why; who is not mentioned waits no longer."""
+        words = _words(unplaced)
+        before = self._words
+        self._words = words
+        for key, word in words.items():
+            if before.get(key) != word:
+                self._agenda.add(key)
+        self._event_told = {key: message for key, message in self._event_told.items() if key in words}
+
+    async def run(self) -> None:
+        await self._agenda.run(self._visit, workers=WRITERS)
+
+    async def _visit(self, key: Key) -> datetime | None:
+        word = self._words.get(key)
+        if word is None:
+            self._due.pop(key, None)
+            return None
+        now = self._clock.now()
+        due = self._due.setdefault(key, now + LASTING)
+        if due > now:
+            return due
+        del self._due[key]
+        try:
+            await self._tell(key, word)
+        except ApiError as error:
+            return None if error.is_not_found or error.is_refusal else self._clock.now() + RETRY
+        return None
+
+    async def _tell(self, key: Key, word: Word) -> None:
+        if isinstance(key, NamespacedName):
+            gang = self._gangs.by_name(key.namespace, key.name)
+            if gang is not None:
+                await self._write_event(key, word, PODGANGS.api_version, PODGANGS.kind, gang.metadata)
+            return
+        pod = self._pods.get(key)
+        if pod is None:
+            return
+        await self._write_condition(pod, word)
+        if word.is_lone_pod:
+            await self._write_event(key, word, SCHEDULABLE_PODS.api_version, SCHEDULABLE_PODS.kind, pod.metadata)
+
+    async def _write_condition(self, pod: SchedulablePod, word: Word) -> None:
+        current = pod.scheduled_condition
+        if current and (current.status, current.reason, current.message) == (
+            ConditionStatus.FALSE, Reason.UNSCHEDULABLE, word.message,
+        ):  # fmt: skip
+            return
+        condition: JsonObject = {
+            "type": "PodScheduled",
+            "status": ConditionStatus.FALSE,
+            "reason": Reason.UNSCHEDULABLE,
+            "message": word.message,
+        }
+        if current is None or current.status != ConditionStatus.FALSE:
+            condition["lastTransitionTime"] = ceil_second(self._clock.now())
+        metadata = pod.metadata
+        patch = {"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}}
+        answer = await self._client.patch(
+            SCHEDULABLE_PODS,
+            metadata.namespace,
+            metadata.name,
+            patch,
+            content_type=STRATEGIC_PATCH,
+            subresource="status",
+        )
+        self._pods.observe(answer)
+
+    async def _write_event(self, key: Key, word: Word, api_version: str, kind: str, about: ObjectMeta) -> None:
+        if self._event_told.get(key) == word.message:
+            return
+        now = ceil_second(self._clock.now())
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{about.name}.{self._random.getrandbits(64):016x}", "namespace": about.namespace},
+            "involvedObject": {
+                "apiVersion": api_version,
+                "kind": kind,
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": about.uid,
+            },
+            "type": "Warning",
+            "reason": EventReason.FAILED_SCHEDULING,
+            "message": word.message,
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        await self._client.create(EVENTS, about.namespace, event)
+        self._event_told[key] = word.message
+
+
+def _words(unplaced: Iterable[Unplaced]) -> dict[Key, Word]:
+    words: dict[Key, Word] = {}
+    for waiting in unplaced:
+        word = Word(message=waiting.message, is_lone_pod=waiting.gang is None)
+        for pod in waiting.pods:
+            words[pod.uid] = word
+        if waiting.gang is not None:
+            said = words.get(waiting.gang)
+            words[waiting.gang] = word if said is None else Word(message=f"{said.message}; {word.message}")
+    return words

@@ -1,0 +1,279 @@
+"""What the scheduler reads of nodes and pods, and how it becomes placement's view of them.
+
+Views only: who waits and what happens to them is `scheduling_queue.py` and `scheduler.py`.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import msgspec
+
+from grove.api.resources import NODES, PODS, PRIORITY_CLASSES
+from grove.api.types.meta import ObjectMeta, Wire
+from grove.api.types.pod import SchedulingGate
+from grove.api.types.podgang import GangTopologyConstraint
+from grove.api.values.pod_requests import Amounts, Quantity, add_amounts, most_at_once, read_milli
+from grove.placement import types
+
+
+class Resources(Wire):
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+
+
+class SchedulableContainer(Wire):
+    resources: Resources = Resources()
+    restart_policy: str = ""
+
+
+class Expression(Wire):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Wire):
+    match_expressions: tuple[Expression, ...] = ()
+    match_fields: tuple[Expression, ...] = ()
+
+
+class NodeSelector(Wire):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredNode(Wire):
+    weight: int = 1
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Wire):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredNode, ...] = ()
+
+
+class LabelSelector(Wire):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Expression, ...] = ()
+
+
+class PodAffinityTerm(Wire):
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+
+
+class PreferredPods(Wire):
+    weight: int = 1
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Wire):
+    """Also the shape of `podAntiAffinity`."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredPods, ...] = ()
+
+
+class Affinity(Wire):
+    node_affinity: NodeAffinity = NodeAffinity()
+    pod_affinity: PodAffinity = PodAffinity()
+    pod_anti_affinity: PodAffinity = PodAffinity()
+
+
+class Toleration(Wire):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class SchedulableSpec(Wire):
+    node_name: str = ""
+    scheduler_name: str = ""
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    containers: tuple[SchedulableContainer, ...] = ()
+    init_containers: tuple[SchedulableContainer, ...] = ()
+    overhead: dict[str, Quantity] = {}
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    priority: int | None = None
+    priority_class_name: str = ""
+
+
+class PodScheduled(Wire):
+    """A pod condition without its times: only what the scheduler itself says is read."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class SchedulableStatus(Wire):
+    phase: str = "Pending"
+    conditions: tuple[PodScheduled, ...] = ()
+
+
+class SchedulablePod(Wire):
+    metadata: ObjectMeta
+    spec: SchedulableSpec = SchedulableSpec()
+    status: SchedulableStatus = SchedulableStatus()
+
+    @property
+    def scheduled_condition(self) -> PodScheduled | None:
+        return next((condition for condition in self.status.conditions if condition.type == "PodScheduled"), None)
+
+
+class NodeTaint(Wire):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Wire):
+    unschedulable: bool = False
+    taints: tuple[NodeTaint, ...] = ()
+
+
+class NodeStatus(Wire):
+    allocatable: dict[str, Quantity] = {}
+    conditions: tuple[PodScheduled, ...] = ()
+
+
+class SchedulableNode(Wire):
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class PriorityClass(Wire):
+    metadata: ObjectMeta
+    value: int = 0
+    global_default: bool = False
+
+
+SCHEDULABLE_PODS = PODS.viewed_as(SchedulablePod)
+SCHEDULABLE_NODES = NODES.viewed_as(SchedulableNode)
+PRIORITIES = PRIORITY_CLASSES.viewed_as(PriorityClass)
+
+
+def node_view(node: SchedulableNode) -> types.NodeView:
+    ready = next((condition.status for condition in node.status.conditions if condition.type == "Ready"), "Unknown")
+    return types.NodeView(
+        name=node.metadata.name,
+        labels=node.metadata.labels,
+        taints=tuple(types.Taint(key=t.key, value=t.value, effect=t.effect) for t in node.spec.taints),
+        is_cordoned=node.spec.unschedulable,
+        is_ready=ready == "True" and not node.metadata.is_leaving,
+        allocatable={name: read_milli(amount) for name, amount in node.status.allocatable.items()},
+    )
+
+
+def shape_of(pod: SchedulablePod) -> types.Shape:
+    """What the pod asks of a node. Pods written alike share one shape, which is worked out once."""
+    spec = pod.spec
+    affinity = b"" if spec.affinity is None else msgspec.json.encode(spec.affinity)
+    return _shape(
+        tuple(_asked(container) for container in spec.containers),
+        tuple((container.restart_policy == "Always", _asked(container)) for container in spec.init_containers),
+        tuple(spec.overhead.items()),
+        tuple(spec.node_selector.items()),
+        spec.tolerations,
+        (affinity, pod.metadata.namespace) if affinity else None,
+    )
+
+
+def pack_of(constraint: GangTopologyConstraint | None) -> types.Pack | None:
+    """None if nothing is to be packed."""
+    pack = constraint.pack_constraint if constraint else None
+    if pack is None or not (pack.required or pack.preferred):
+        return None
+    return types.Pack(required=pack.required or "", preferred=pack.preferred or "")
+
+
+def _asked(container: SchedulableContainer) -> Amounts:
+    """The requests of a container; a limit without a request is one."""
+    resources = container.resources
+    return tuple((resources.limits | resources.requests if resources.limits else resources.requests).items())
+
+
+@lru_cache(maxsize=4096)
+def _shape(
+    containers: tuple[Amounts, ...],
+    inits: tuple[tuple[bool, Amounts], ...],
+    overhead: Amounts,
+    node_selector: tuple[tuple[str, str], ...],
+    tolerations: tuple[Toleration, ...],
+    affinity_in_namespace: tuple[bytes, str] | None,
+) -> types.Shape:
+    requests = add_amounts(most_at_once(containers, inits), overhead) | {types.PODS: types.ONE}
+    plain = types.Shape(
+        requests=tuple(sorted(requests.items())),
+        node_selector=tuple(sorted(node_selector)),
+        tolerations=tuple(
+            types.Toleration(key=t.key, operator=t.operator or "Equal", value=t.value, effect=t.effect)
+            for t in tolerations
+        ),
+    )
+    if affinity_in_namespace is None:
+        return plain
+    encoded, namespace = affinity_in_namespace
+    return _with_affinity(plain, msgspec.json.decode(encoded, type=Affinity), namespace)
+
+
+def _with_affinity(plain: types.Shape, affinity: Affinity, namespace: str) -> types.Shape:
+    nodes = affinity.node_affinity
+    required = nodes.required_during_scheduling_ignored_during_execution
+    attract, repel = affinity.pod_affinity, affinity.pod_anti_affinity
+    return msgspec.structs.replace(
+        plain,
+        node_terms=None if required is None else tuple(_node_term(term) for term in required.node_selector_terms),
+        preferred_nodes=tuple(
+            types.WeightedNodeTerm(weight=liked.weight, term=_node_term(liked.preference))
+            for liked in nodes.preferred_during_scheduling_ignored_during_execution
+        ),
+        affinity=_pod_terms(attract.required_during_scheduling_ignored_during_execution, namespace),
+        anti_affinity=_pod_terms(repel.required_during_scheduling_ignored_during_execution, namespace),
+        preferred_pods=(*_weighted(attract, namespace, 1), *_weighted(repel, namespace, -1)),
+    )
+
+
+def _node_term(term: NodeSelectorTerm) -> types.NodeTerm:
+    return types.NodeTerm(expressions=_requirements(term.match_expressions), fields=_requirements(term.match_fields))
+
+
+def _requirements(expressions: Iterable[Expression]) -> tuple[types.Requirement, ...]:
+    return tuple(types.Requirement(key=e.key, operator=e.operator, values=e.values) for e in expressions)
+
+
+def _weighted(affinity: PodAffinity, namespace: str, sign: int) -> Iterable[types.WeightedPodTerm]:
+    for liked in affinity.preferred_during_scheduling_ignored_during_execution:
+        yield types.WeightedPodTerm(weight=sign * liked.weight, term=_pod_term(liked.pod_affinity_term, namespace))
+
+
+def _pod_terms(terms: tuple[PodAffinityTerm, ...], namespace: str) -> tuple[types.PodTerm, ...]:
+    return tuple(_pod_term(term, namespace) for term in terms)
+
+
+def _pod_term(term: PodAffinityTerm, namespace: str) -> types.PodTerm:
+    selector = term.label_selector or LabelSelector()
+    equal = tuple(
+        types.Requirement(key=key, operator=types.Operator.IN, values=(value,))
+        for key, value in sorted(selector.match_labels.items())
+    )
+    return types.PodTerm(
+        topology_key=term.topology_key,
+        requirements=(*equal, *_requirements(selector.match_expressions)),
+        namespaces=_namespaces(term, namespace),
+        has_selector=term.label_selector is not None,
+    )
+
+
+def _namespaces(term: PodAffinityTerm, own: str) -> tuple[str, ...] | None:
+    """Where a term looks. Labels of namespaces are not read: a selector that asks for some adds no namespace."""
+    chosen = term.namespace_selector
+    if chosen is not None and not chosen.match_labels and not chosen.match_expressions:
+        return None
+    return tuple(sorted(term.namespaces)) if term.namespaces or chosen is not None else (own,)

@@ -1,0 +1,221 @@
+"""Rules in CEL (`x-kubernetes-validations`), where they stand in a schema, and what they have against an object.
+
+The language itself, and the functions that Kubernetes adds to it, are behind `cel.py`. Whether rules are rules is asked
+when a definition is written (`cel_rule_validation.py`).
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.api.validation.field_errors import UNSHOWN, ErrorKind, FieldError, invalid
+from grove.cluster.schemas.cel import EvaluationError, Variables, program
+from grove.cluster.schemas.cel_values import Convert, converter
+from grove.cluster.schemas.keywords import (
+    LIST_TYPE,
+    MAP_KEYS,
+    VALIDATIONS,
+    child,
+    key_of,
+    type_name,
+)
+from grove.cluster.schemas.schema_validation import NOTHING_OLD, NOWHERE
+
+_USES_OLD = re.compile(r"\boldSelf\b")
+_KINDS = {
+    "FieldValueRequired": ErrorKind.REQUIRED,
+    "FieldValueForbidden": ErrorKind.FORBIDDEN,
+    "FieldValueDuplicate": ErrorKind.DUPLICATE,
+}
+
+
+class RuleFindings(msgspec.Struct, frozen=True):
+    """Errors refuse the object; warnings are about what was wrong before and did not change."""
+
+    errors: tuple[FieldError, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule, as the definition has it."""
+
+    text: str
+    message: str
+    message_expression: str
+    kind: ErrorKind
+    field_path: str
+    # It speaks of the old value, so it says nothing of a new object; unless the old value is optional to it.
+    is_transition: bool
+    is_old_optional: bool
+
+    @property
+    def name(self) -> str:
+        """What it is called where it fails."""
+        return self.message or self.text.strip()
+
+
+class Ruled(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a schema with rules in it, its own or deeper down: a walk meets only what is there."""
+
+    rules: tuple[Rule, ...] = ()
+    convert: Convert | None = None
+    fields: dict[str, "Ruled"] = {}
+    values: "Ruled | None" = None
+    items: "Ruled | None" = None
+    # Of a list: the fields by which items are known, so that each has a past; None: its items have none.
+    keys: tuple[str, ...] | None = None
+
+    def is_met_in(self, value: Any) -> bool:
+        """Whether there is anything in the value that a rule could be asked about."""
+        if self.rules:
+            return True
+        if isinstance(value, dict):
+            if self.values is not None:
+                return bool(value)
+            return any(field in value and inner.is_met_in(value[field]) for field, inner in self.fields.items())
+        return isinstance(value, list) and bool(value)
+
+    def judged(self, obj: JsonObject, old: JsonObject | None) -> RuleFindings:
+        walk = _Walk()
+        walk.visit(self, obj, NOTHING_OLD if old is None else old, "")
+        return RuleFindings(tuple(walk.errors), tuple(walk.warnings))
+
+
+def ruled(schema: JsonObject, *, is_root: bool = False) -> Ruled | None:
+    """None: there is no rule in it."""
+    rules = tuple(_rule(rule) for rule in schema.get(VALIDATIONS) or ())
+    fields = {name: found for name, inner in schema.get("properties", {}).items() if (found := ruled(inner))}
+    additional, items = schema.get("additionalProperties"), schema.get("items")
+    values = ruled(additional) if isinstance(additional, dict) else None
+    of_items = ruled(items) if isinstance(items, dict) else None
+    if not rules and not fields and values is None and of_items is None:
+        return None
+    return Ruled(
+        rules=rules,
+        convert=converter(schema, is_root=is_root) if rules else None,
+        fields=fields,
+        values=values,
+        items=of_items,
+        keys=tuple(schema.get(MAP_KEYS, ())) if schema.get(LIST_TYPE) == "map" else None,
+    )
+
+
+def _rule(rule: JsonObject) -> Rule:
+    text, expression = rule.get("rule", ""), rule.get("messageExpression", "")
+    return Rule(
+        text=text,
+        message=(rule.get("message") or "").strip(),
+        message_expression=expression,
+        kind=_KINDS.get(rule.get("reason", ""), ErrorKind.INVALID),
+        field_path=rule.get("fieldPath", ""),
+        is_transition=uses_old(text),
+        is_old_optional=bool(rule.get("optionalOldSelf")),
+    )
+
+
+def uses_old(text: str) -> bool:
+    return _USES_OLD.search(text) is not None
+
+
+class _Walk:
+    """One walk through one object."""
+
+    def __init__(self) -> None:
+        self.errors: list[FieldError] = []
+        self.warnings: list[str] = []
+
+    def visit(self, part: Ruled, value: Any, old: Any, path: str) -> None:
+        # Nothing is asked of a value that is absent.
+        if value is None:
+            return
+        if part.rules:
+            self._ask(part, value, old, path)
+        for inner, item, before, where in _children(part, value, old, path):
+            self.visit(inner, item, before, where)
+
+    def _ask(self, part: Ruled, value: Any, old: Any, path: str) -> None:
+        has_old = old is not NOTHING_OLD and old is not None
+        variables: Variables | None = None
+        for rule in part.rules:
+            if rule.is_transition and not has_old and not rule.is_old_optional:
+                continue
+            if variables is None:
+                variables = _variables(part, value, old if has_old else None)
+            error = _broken(rule, variables, value, path)
+            if error is None:
+                continue
+            if has_old and not rule.is_transition and value == old:
+                self.warnings.append(str(error))
+            else:
+                self.errors.append(error)
+
+
+def _variables(part: Ruled, value: Any, old: Any) -> Variables:
+    convert = part.convert
+    if convert is None:
+        return Variables(value, () if old is None else (old,))
+    return Variables(convert(value), () if old is None else (convert(old),))
+
+
+def _children(part: Ruled, value: Any, old: Any, path: str) -> Iterator[tuple[Ruled, Any, Any, str]]:
+    if isinstance(value, dict):
+        before = old if isinstance(old, dict) else {}
+        for field, inner in part.fields.items():
+            if field in value:
+                yield inner, value[field], before.get(field, NOTHING_OLD), child(path, field)
+        if part.values is not None:
+            for key, item in value.items():
+                if key not in part.fields:
+                    yield part.values, item, before.get(key, NOTHING_OLD), f"{path}[{key}]"
+    elif isinstance(value, list) and part.items is not None:
+        known = _by_key(old, part.keys)
+        for index, item in enumerate(value):
+            was = NOTHING_OLD
+            if known and part.keys is not None and isinstance(item, dict):
+                was = known.get(key_of(item, part.keys), NOTHING_OLD)
+            yield part.items, item, was, f"{path}[{index}]"
+
+
+def _by_key(old: Any, keys: tuple[str, ...] | None) -> dict[tuple[Any, ...], Any]:
+    if keys is None or not isinstance(old, list):
+        return {}
+    return {key_of(item, keys): item for item in old if isinstance(item, dict)}
+
+
+def _broken(rule: Rule, variables: Variables, value: Any, path: str) -> FieldError | None:
+    """What the rule has against the value."""
+    try:
+        holds = program(rule.text, is_old_optional=rule.is_old_optional).run(variables)
+    except EvaluationError as problem:
+        return invalid(path or NOWHERE, type_name(value), f"{problem} evaluating rule: {rule.name}")
+    if holds is True:
+        return None
+    where = f"{path}{rule.field_path}".removeprefix(".") or NOWHERE
+    message = _message(rule, variables)
+    is_scalar = not isinstance(value, dict | list) and not rule.field_path
+    match rule.kind:
+        case ErrorKind.DUPLICATE:
+            # A duplicate says nothing but its value, if that can be shown.
+            return FieldError(path=where, kind=rule.kind, detail="", bad_value=value if is_scalar else UNSHOWN)
+        case ErrorKind.INVALID:
+            return invalid(where, value if is_scalar else UNSHOWN, message)
+        case _:
+            return FieldError(path=where, kind=rule.kind, detail=message)
+
+
+def _message(rule: Rule, variables: Variables) -> str:
+    """What the rule says of itself, or else the rule."""
+    plain = rule.message or f"failed rule: {rule.text.strip()}"
+    if not rule.message_expression:
+        return plain
+    is_optional = rule.is_old_optional and uses_old(rule.message_expression)
+    try:
+        said = program(rule.message_expression, is_old_optional=is_optional).run(variables)
+    except EvaluationError:
+        return plain
+    if not isinstance(said, str) or not said.strip() or "\n" in said:
+        return plain
+    return said.strip()

@@ -1,0 +1,214 @@
+"""The quick pass: does a value conform, with nothing to prune, to fill in or to blame? Asked of msgspec, in one call.
+
+A schema that cannot be said as a type has no shape here, and its values take the slow way (`pruning_defaulting.py`,
+`schema_validation.py`).
+"""
+
+import re
+from contextlib import suppress
+from datetime import datetime
+from types import GenericAlias
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.schemas.formats import is_known_format
+from grove.cluster.schemas.keywords import (
+    DISTINCT,
+    EMBEDDED,
+    INT_OR_STRING,
+    LIST_TYPE,
+    MAP_KEYS,
+    PRESERVE,
+    key_of,
+)
+from grove.cluster.schemas.regex_match import is_harmless
+from grove.cluster.schemas.regex_translate import in_python
+
+_BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+_ALTERNATIVES = ("allOf", "anyOf", "oneOf", "not")
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """A schema as a type that accepts what conforms as it is; and the lists whose items must differ in their keys."""
+
+    type: Any
+    keyed: "Keyed | None"
+
+    def fits(self, value: Any) -> bool:
+        try:
+            msgspec.convert(value, self.type)
+        except (msgspec.ValidationError, RecursionError):
+            return False
+        return self.keyed is None or self.keyed.is_distinct(value)
+
+
+class Keyed(msgspec.Struct, frozen=True, kw_only=True):
+    """Where inside a value such lists are: a walk meets only what is there."""
+
+    # Of a list: the fields by which an item is known, or () if by itself, None if items may repeat; what is in items.
+    keys: tuple[str, ...] | None = None
+    items: "Keyed | None" = None
+    # Of an object.
+    fields: dict[str, "Keyed"] = {}
+    # Of a map: what is in its values.
+    values: "Keyed | None" = None
+
+    def is_distinct(self, value: Any) -> bool:
+        """Of a value that has the right type."""
+        if isinstance(value, dict):
+            if self.values is not None:
+                return all(self.values.is_distinct(inner) for inner in value.values())
+            return all(inner.is_distinct(value[field]) for field, inner in self.fields.items() if field in value)
+        if not isinstance(value, list):
+            return True
+        if self.keys is not None and len({key_of(item, self.keys) for item in value}) < len(value):
+            return False
+        return self.items is None or all(self.items.is_distinct(item) for item in value)
+
+
+class UnfitError(Exception):
+    """No type says what this schema does."""
+
+
+class Types:
+    """Makes types of schemas. Parts of a schema that are shared, as those of a podSpec are, share their type."""
+
+    def __init__(self) -> None:
+        # The schema is kept beside its type: an identity means nothing once its object is gone.
+        self._made: dict[int, tuple[JsonObject, Any]] = {}
+
+    def shape_of(self, schema: JsonObject) -> Shape | None:
+        """None: only the slow way tells."""
+        try:
+            type_ = self._of(schema)
+            _check_type(type_)
+            return Shape(type=type_, keyed=_keyed(schema))
+        except (UnfitError, TypeError, ValueError):
+            return None
+
+    def _of(self, schema: JsonObject) -> Any:
+        made = self._made.get(id(schema))
+        if made is None:
+            made = self._made[id(schema)] = (schema, self._type(schema))
+        return made[1]
+
+    def _type(self, schema: JsonObject) -> Any:
+        if any(word in schema for word in _ALTERNATIVES) or schema.get(EMBEDDED):
+            raise UnfitError
+        plain = self._plain_type(schema)
+        return plain | None if schema.get("nullable") else plain
+
+    def _plain_type(self, schema: JsonObject) -> Any:
+        if schema.get(INT_OR_STRING):
+            return int | _text_type(schema)
+        match schema.get("type"):
+            case None:
+                return Any
+            case "object":
+                return self._object_type(schema)
+            case "array":
+                items = GenericAlias(list, (self._of(schema["items"]),))
+                return _limited(items, schema, min_length="minItems", max_length="maxItems")
+            case "string":
+                return _text_type(schema)
+            case "integer" if "enum" in schema:
+                return Literal[tuple(schema["enum"])]
+            case "integer":
+                return _integer_type(schema)
+            case "number":
+                return _number_type(schema)
+            case _:
+                return bool
+
+    def _object_type(self, schema: JsonObject) -> Any:
+        additional, properties = schema.get("additionalProperties"), schema.get("properties")
+        if schema.get(PRESERVE) and not properties:
+            return _limited(dict, schema, min_length="minProperties", max_length="maxProperties")
+        if isinstance(additional, dict):
+            values = GenericAlias(dict, (str, self._of(additional)))
+            return _limited(values, schema, min_length="minProperties", max_length="maxProperties")
+        if schema.get(PRESERVE) or additional is not None or "minProperties" in schema or "maxProperties" in schema:
+            raise UnfitError
+        return self._struct(schema)
+
+    def _struct(self, schema: JsonObject) -> type[msgspec.Struct]:
+        """Unknown fields do not fit; required ones and those with a default must be there."""
+        fields: list[Any] = []
+        for index, (name, inner) in enumerate(schema.get("properties", {}).items()):
+            if name in schema.get("required", ()) or "default" in inner:
+                fields.append((f"f{index}", self._of(inner)))
+            else:
+                fields.append((f"f{index}", self._of(inner) | msgspec.UnsetType, msgspec.UNSET))
+        names = {f"f{index}": name for index, name in enumerate(schema.get("properties", {}))}
+        return msgspec.defstruct("Fitting", fields, kw_only=True, forbid_unknown_fields=True, rename=names, gc=False)
+
+
+def _check_type(type_: Any) -> None:
+    """Raises `TypeError` now and not with the first value: an enumeration of nothing, or of what msgspec cannot say."""
+    with suppress(msgspec.ValidationError):
+        msgspec.convert(None, type_)
+
+
+def _text_type(schema: JsonObject) -> Any:
+    if "enum" in schema:
+        return Literal[tuple(schema["enum"])]
+    form = schema.get("format", "")
+    if form == "date-time":
+        return datetime
+    if form and is_known_format(form):
+        raise UnfitError
+    limits: dict[str, Any] = {mine: schema[theirs] for mine, theirs in _LENGTHS.items() if theirs in schema}
+    if "pattern" in schema:
+        if not is_harmless(schema["pattern"]):
+            raise UnfitError
+        limits["pattern"] = _inline(in_python(schema["pattern"]))
+    return Annotated[str, msgspec.Meta(**limits)]
+
+
+def _inline(pattern: str) -> str:
+    """With its flags inside, because nobody asks for them later."""
+    try:
+        return re.compile(f"(?a:{pattern})").pattern
+    except re.error:
+        raise UnfitError from None
+
+
+_LENGTHS = {"min_length": "minLength", "max_length": "maxLength"}
+
+
+def _integer_type(schema: JsonObject) -> Any:
+    lowest, highest = _BOUNDS.get(schema.get("format", "int64"), _BOUNDS["int64"])
+    if schema.get("exclusiveMinimum") or schema.get("exclusiveMaximum"):
+        raise UnfitError
+    limits: dict[str, Any] = {
+        "ge": max(lowest, schema.get("minimum", lowest)),
+        "le": min(highest, schema.get("maximum", highest)),
+    }
+    if "multipleOf" in schema:
+        limits["multiple_of"] = schema["multipleOf"]
+    return Annotated[int, msgspec.Meta(**limits)]
+
+
+def _number_type(schema: JsonObject) -> Any:
+    if any(word in schema for word in ("minimum", "maximum", "multipleOf", "enum")):
+        raise UnfitError
+    return float
+
+
+def _limited(type_: Any, schema: JsonObject, **words: str) -> Any:
+    limits: dict[str, Any] = {mine: schema[theirs] for mine, theirs in words.items() if theirs in schema}
+    return Annotated[type_, msgspec.Meta(**limits)] if limits else type_
+
+
+def _keyed(schema: JsonObject) -> Keyed | None:
+    """None: there is no such list in it."""
+    fields = {name: found for name, inner in schema.get("properties", {}).items() if (found := _keyed(inner))}
+    items = _keyed(schema["items"]) if isinstance(schema.get("items"), dict) else None
+    additional = schema.get("additionalProperties")
+    values = _keyed(additional) if isinstance(additional, dict) else None
+    keys = tuple(schema.get(MAP_KEYS, ())) if schema.get(LIST_TYPE) in DISTINCT else None
+    if not fields and items is None and values is None and keys is None:
+        return None
+    return Keyed(keys=keys, items=items, fields=fields, values=values)

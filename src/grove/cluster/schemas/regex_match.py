@@ -1,0 +1,99 @@
+"""Does a text match a pattern? In time that grows with the text alone, as with Go, whatever the pattern is.
+
+Python tries one way after the other, and some patterns leave it more ways than there is time. It is asked only about
+those that cannot; all others are matched by the engine of CEL (`cel.py`). Translating patterns is `regex_translate.py`.
+"""
+
+import re
+from functools import cache, lru_cache
+from typing import Any
+
+import msgspec
+
+from grove.api.schema.crd_generator import custom_resource_definitions
+from grove.cluster.schemas.cel import EvaluationError, Program, Variables
+from grove.cluster.schemas.regex_translate import PatternError, compiled
+
+# A character, a class, a group that ends; and what may repeat it.
+_PIECE = re.compile(r"\\.|\[(?:\\.|\[:[^\]]*:\]|\]|)(?:\\.|\[:[^\]]*:\]|[^\]\\])*\]|[*+]|\{\d*,?\d*\}|.", re.DOTALL)
+
+
+_NO_PATTERN = "invalid regular expression: "
+# What Go says where the engine says this.
+_WORDS = {
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "trailing \\": "trailing backslash at end of expression",
+}
+
+
+def is_match(pattern: str, text: str) -> bool:
+    """Of a pattern that is one."""
+    if is_harmless(pattern):
+        return compiled(pattern).search(text) is not None
+    try:
+        return bool(_program(pattern).run(Variables(text)))
+    except EvaluationError:
+        return False
+
+
+def pattern_problem(pattern: str) -> str:
+    """Why it is no pattern, as Go says it; empty: it is one. Python has some that Go has not, and lacks others."""
+    try:
+        _program(pattern).run(Variables(""))
+    except EvaluationError as problem:
+        what, _, where = str(problem).removeprefix(_NO_PATTERN).partition(": ")
+        return f"{_WORDS.get(what, what)}: `{where or pattern}`"
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def is_harmless(pattern: str) -> bool:
+    """At most one repetition, of a single character, and one place to begin: there is but one way to go back."""
+    if pattern in _ours():
+        return True
+    repetitions = 0
+    before = ""
+    for match in _PIECE.finditer(pattern):
+        piece = match[0]
+        if piece in ("*", "+") or (piece[0] == "{" and len(piece) > 1 and "," in piece):
+            repetitions += 1
+            if before == ")":
+                return False
+        elif before == ")" and piece[0] == "{" and len(piece) > 1:
+            return False
+        before = piece
+    is_single = repetitions == 0 or (repetitions == 1 and pattern.startswith("^") and "|" not in pattern)
+    return is_single and _is_pythons(pattern)
+
+
+def _is_pythons(pattern: str) -> bool:
+    try:
+        compiled(pattern)
+    except PatternError:
+        return False
+    return True
+
+
+@cache
+def _ours() -> frozenset[str]:
+    """The patterns of our own kinds, which were looked at: each character belongs to one part of them only."""
+    found: list[str] = []
+    parts: list[Any] = [custom_resource_definitions()]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            found += [part["pattern"]] if isinstance(part.get("pattern"), str) else []
+            parts += part.values()
+        elif isinstance(part, list | tuple):
+            parts += part
+    return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
+def _program(pattern: str) -> Program:
+    return Program(f"self.matches({msgspec.json.encode(pattern).decode()})")

@@ -1,0 +1,148 @@
+"""The folder that a cluster is kept in: one process at a time, one format, readable by its owner only.
+
+`format` says which format it is; `lock` is held while the folder is used; `cluster.db` holds the objects
+(`sqlite_log.py`); `identity.json` says who the cluster is to its clients (`cluster_identity.py`); `begun` is there once
+it has all that a new cluster is given.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from grove.cluster.storage.sqlite_log import VersionLog
+from grove.cluster.storage.store import Storage
+from grove.errors import UserError
+
+FORMAT = 1
+_FORMAT_TEXT = "grove cluster, format "
+_FORMAT_FILE, _LOCK_FILE, _DATABASE = "format", "lock", "cluster.db"
+_IDENTITY_FILE, _BEGUN_FILE = "identity.json", "begun"
+
+
+class DataDir:
+    """An opened folder: what was kept in it, and where the rest goes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log = VersionLog(path / _DATABASE)
+        try:
+            self.store = Storage()
+            self.store.restore(self.log.versions(), self.log.floor)
+        except BaseException:
+            self.log.close()
+            raise
+
+    def read_identity(self) -> bytes | None:
+        try:
+            return (self.path / _IDENTITY_FILE).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write_identity(self, text: bytes) -> None:
+        _write_file(self.path / _IDENTITY_FILE, text)
+
+    @property
+    def is_begun(self) -> bool:
+        """It has all that a new cluster is given."""
+        return (self.path / _BEGUN_FILE).exists()
+
+    def mark_begun(self) -> None:
+        _write_file(self.path / _BEGUN_FILE, b"yes\n")
+
+
+@contextmanager
+def open_data_dir(path: Path) -> Iterator[DataDir]:
+    """Raises `UserError`, in one line, when it cannot be used; whatever is in it is then as it was before."""
+    with ExitStack() as stack:
+        try:
+            data_dir = _open(path, stack)
+        except OSError as problem:
+            words = f"{path}: cannot be used ({problem.strerror}); see to it, or choose another --data-dir"
+            raise UserError(words) from problem
+        yield data_dir
+
+
+def _open(path: Path, stack: ExitStack) -> DataDir:
+    _check_format(path)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stack.enter_context(_locked(path))
+    # Another one may have made it meanwhile.
+    _check_format(path)
+    path.chmod(0o700)
+    is_new = not (path / _FORMAT_FILE).exists()
+    if is_new:
+        _make_file(path / _DATABASE)
+    elif not (path / _DATABASE).exists() or not (path / _DATABASE).stat().st_size:
+        raise UserError(f"{path / _DATABASE}: is missing or empty; put it back, or begin anew with another --data-dir")
+    data_dir = DataDir(path)
+    stack.callback(data_dir.log.close)
+    if is_new:
+        # Last: a folder without it was never used.
+        _write_file(path / _FORMAT_FILE, f"{_FORMAT_TEXT}{FORMAT}\n".encode())
+    return data_dir
+
+
+def _check_format(path: Path) -> None:
+    try:
+        names = sorted(entry.name for entry in path.iterdir())
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise UserError(f"{path}: is no folder; choose another --data-dir") from None
+    if _FORMAT_FILE not in names:
+        ours = (_LOCK_FILE, _DATABASE, f".{_FORMAT_FILE}.")
+        if strangers := [name for name in names if not name.startswith(ours)]:
+            raise UserError(f"{path}: holds {strangers[0]} and no cluster; choose an empty folder as --data-dir")
+        return
+    text = (path / _FORMAT_FILE).read_text(errors="replace").strip()
+    if text != f"{_FORMAT_TEXT}{FORMAT}":
+        raise UserError(
+            f"{path}: is of another version ({text[:60]!r}, this one reads {_FORMAT_TEXT}{FORMAT}); "
+            "use that version of grove, or another --data-dir. Nothing was changed"
+        )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """The system lets go of the lock when the process ends, however it ends."""
+    file = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(file, 20).decode(errors="replace").strip()
+            raise UserError(
+                f"{path}: is in use by another `grove up` (process {owner or 'unknown'}); "
+                "stop it first, or choose another --data-dir"
+            ) from None
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(file)
+
+
+def _make_file(path: Path) -> None:
+    """Before SQLite does, which would let others read it; its companions are then as this one is."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    """All of it or what was before, on disk when this returns."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

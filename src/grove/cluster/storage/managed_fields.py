@@ -1,0 +1,223 @@
+"""Who owns which field of a stored object, remembered cheaply and worked out when somebody asks.
+
+Every write leaves a note: who wrote, when, and the object before and after, which the store shares anyway. What follows
+from the notes (`field_managers.py`) is computed when managedFields are read or somebody applies; our own programs do
+neither. The answer is as if it had been computed with every write.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.built_in_resources import Served
+from grove.cluster.custom_resource import custom_kinds
+from grove.cluster.patches.field_managers import (
+    UPDATE,
+    Manager,
+    Managers,
+    Write,
+    after_update,
+    managed_fields,
+    read_managed_fields,
+    without_fields,
+)
+from grove.cluster.patches.field_sets import FieldSet, field_step, intersection, set_of
+from grove.cluster.patches.merge_types import DEDUCED, Type, built_in_type, custom_type
+
+# Notes keep versions of their object alive; more than these are worked out with the write that exceeds it.
+_MOST_NOTES = 64
+
+# Fields that the server gives to a new object on its own account: nobody owns them unless somebody asked for them.
+_GIVEN_BY_SERVER: dict[str, tuple[str, ...]] = {
+    "namespaces": ("finalizers",),
+    "pods": ("priority", "preemptionPolicy", "tolerations", "serviceAccount", "serviceAccountName"),
+    "services": ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"),
+}
+# What a built-in object has before anybody says anything: those parts come into being by nobody's doing.
+_BLANK: dict[str, JsonObject] = {
+    "customresourcedefinitions.apiextensions.k8s.io": {"spec": {"names": {}, "versions": None}},
+    "events": {"involvedObject": {}, "source": {}},
+    "horizontalpodautoscalers.autoscaling": {"spec": {"scaleTargetRef": {}}},
+    "leases.coordination.k8s.io": {"spec": {}},
+    "namespaces": {"spec": {}},
+    "nodes": {"spec": {}, "status": {"daemonEndpoints": {"kubeletEndpoint": {}}, "nodeInfo": {}}},
+    "persistentvolumeclaims": {"spec": {"resources": {}}},
+    "poddisruptionbudgets.policy": {"spec": {}},
+    "pods": {"spec": {"containers": None}, "status": {}},
+    "resourcequotas": {"spec": {}, "status": {}},
+    "services": {"spec": {}, "status": {"loadBalancer": {}}},
+}
+_NOTHING: FieldSet = {}
+_STATUS = set_of(("f:status",))
+_SPEC = set_of(("f:spec",))
+_ALL_BUT_STATUS = set_of(("f:metadata",), ("f:spec",))
+
+
+def blank_object(served: Served) -> JsonObject:
+    return {"kind": served.kind, "apiVersion": served.api_version, "metadata": {}, **_BLANK.get(served.qualified, {})}
+
+
+def ignored_fields(served: Served, subresource: str) -> FieldSet:
+    """What a write there cannot change, whatever it says."""
+    if subresource == "status":
+        return _ALL_BUT_STATUS if served.is_custom else _SPEC
+    return _STATUS if served.has_status else _NOTHING
+
+
+@lru_cache(maxsize=256)
+def merge_type(served: Served) -> Type:
+    if served.is_custom:
+        return custom_type((served.custom or custom_kinds()[served.qualified]).schema)
+    # Nothing is known of a kind without data: its fields merge by name.
+    return built_in_type(served.api_version, served.kind) or DEDUCED
+
+
+class Note(msgspec.Struct, frozen=True, gc=False):
+    """One write."""
+
+    served: Served
+    # None: it was created.
+    old: JsonObject | None
+    # As the writer wanted it, before admission had its say.
+    new: JsonObject
+    manager: str
+    subresource: str
+    time: str
+    # Of a creation: what was sent, before the server filled it up.
+    given: JsonObject | None = None
+
+    def outcome(self, managers: Managers) -> Managers:
+        if not managers and self.old is not None:
+            # Whose fields were taken away, or who was never tracked, is not tracked until somebody applies.
+            return managers
+        served = self.served
+        if self.subresource == "scale":
+            number = self._number()
+            if not any(intersection(owned.fields, number) for owned in managers.values()):
+                # A scale knows of those only who own its number.
+                return managers
+            if not self._is_scaled_up():
+                return without_fields(managers, number)
+        manager = Manager(UPDATE, self.manager, self.subresource, served.api_version)
+        write = Write(
+            manager=manager,
+            api_version=served.api_version,
+            time=self.time,
+            ignored=ignored_fields(served, self.subresource),
+        )
+        old = blank_object(served) if self.old is None else self.old
+        return after_update(managers, merge_type(served), old, self._wanted(), write)
+
+    def _number(self) -> FieldSet:
+        """The field that a scale is about."""
+        return set_of(tuple(map(field_step, self._number_path())))
+
+    def _is_scaled_up(self) -> bool:
+        """To more than none: a scale does not say none, and nobody owns what is not said."""
+        value: Any = self.new
+        for name in self._number_path():
+            value = value.get(name) if isinstance(value, dict) else None
+        return bool(value)
+
+    def _number_path(self) -> tuple[str, ...]:
+        paths = None if self.served.custom is None else self.served.custom.scale
+        return () if paths is None else paths.spec
+
+    def _wanted(self) -> JsonObject:
+        names = () if self.given is None else _GIVEN_BY_SERVER.get(self.served.qualified, ())
+        if not names or self.given is None:
+            return self.new
+        asked = self.given.get("spec") or {}
+        spec = {name: value for name, value in self.new["spec"].items() if name not in names}
+        wanted = {**spec, **{name: asked[name] for name in names if name in asked}}
+        if wanted.get("ports"):
+            wanted["ports"] = _without_drawn_ports(wanted["ports"], asked.get("ports"))
+        return {**self.new, "spec": wanted}
+
+
+def _without_drawn_ports(ports: list[JsonObject], asked: Any) -> list[JsonObject]:
+    """Of a service: without ports on the nodes that nobody asked for."""
+    if not isinstance(asked, list) or len(asked) != len(ports):
+        # A webhook had its say; whose is what can no longer be told.
+        return ports
+    return [
+        port if given.get("nodePort") else {field: value for field, value in port.items() if field != "nodePort"}
+        for port, given in zip(ports, asked, strict=True)
+    ]
+
+
+class Ownership:
+    """Who owns what of one version of an object. Never changes, as far as anybody can see."""
+
+    __slots__ = ("_before", "_encoded", "_managers", "_note", "_note_count")
+
+    def __init__(
+        self,
+        managers: Managers | None,
+        before: "Ownership | None" = None,
+        note: Note | None = None,
+        note_count: int = 0,
+    ) -> None:
+        self._managers = managers
+        self._before = before
+        self._note = note
+        self._note_count = note_count
+        self._encoded: bytes | None = None
+
+    @classmethod
+    def restored(cls, encoded: bytes) -> "Ownership":
+        """What was `encoded` before; it is read when somebody asks."""
+        if not encoded:
+            return UNOWNED
+        restored = cls(None)
+        restored._encoded = encoded
+        return restored
+
+    def after(self, note: Note) -> "Ownership":
+        count = self._note_count + 1
+        if count > _MOST_NOTES:
+            self._work_out()
+            count = 1
+        return Ownership(None, self, note, count)
+
+    @property
+    def managers(self) -> Managers:
+        return self._work_out() if self._managers is None else self._managers
+
+    @property
+    def encoded(self) -> bytes:
+        """`metadata.managedFields` as JSON; empty if there are none."""
+        if self._encoded is None:
+            entries = managed_fields(self.managers)
+            self._encoded = msgspec.json.encode(entries) if entries else b""
+        return self._encoded
+
+    def _work_out(self) -> Managers:
+        """From the oldest note to this one; none of them is needed any more."""
+        waiting: list[Ownership] = []
+        at: Ownership | None = self
+        while at is not None and at._managers is None:
+            if at._note is None:
+                at._managers = read_managed_fields(msgspec.json.decode(at.encoded))
+                break
+            waiting.append(at)
+            at = at._before
+        managers: Managers = {} if at is None or at._managers is None else at._managers
+        for each in reversed(waiting):
+            assert each._note is not None
+            managers = each._managers = each._note.outcome(managers)
+            each._before = each._note = None
+            each._note_count = 0
+        return managers
+
+
+UNOWNED = Ownership({})
+
+
+def with_managed_fields(obj: JsonObject, ownership: Ownership) -> JsonObject:
+    """The object as those see it who want to know; it can be encoded, not read."""
+    if not (encoded := ownership.encoded):
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": msgspec.Raw(encoded)}}

@@ -1,0 +1,498 @@
+"""The store: objects, one revision counter, and the history that watches follow. It knows no rules of any kind.
+
+Objects are JSON dicts that nobody changes after they were stored: a new version shares the parts that stayed the same.
+Each version is encoded once; reads, lists and watches reuse those bytes.
+
+A store that is kept (`group_commit.py`) runs ahead of its keeper: writes are there at once for those who write next,
+hidden from watches until they are kept, and taken back if they cannot be.
+Not here: who may write what (`server/`), and how versions survive a restart (`sqlite_log.py`).
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.cluster.built_in_resources import SERVED, Served
+from grove.cluster.storage.managed_fields import UNOWNED, Ownership, with_managed_fields
+from grove.errors import require
+
+# Changes of one kind that watches can go back to.
+HISTORY = 100_000
+# How deeply an object may be nested.
+DEEPEST = 200
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One version of one object."""
+
+    namespace: str
+    name: str
+    obj: JsonObject
+    data: bytes
+    revision: int
+    ownership: Ownership = UNOWNED
+
+    @property
+    def whole(self) -> bytes:
+        """The data with `managedFields`, for those who want to know."""
+        owned = with_managed_fields(self.obj, self.ownership)
+        return self.data if owned is self.obj else _encode(owned)
+
+
+class ChangeType(StrEnum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One write. `entry` is the version it made; of a deletion, the last one, stamped with the deletion's revision."""
+
+    served: Served
+    type: ChangeType
+    entry: Entry
+    before: Entry | None
+
+    @property
+    def revision(self) -> int:
+        return self.entry.revision
+
+    @property
+    def undone(self) -> "Change":
+        """What listeners hear when it is taken back."""
+        if self.before is None:
+            return Change(self.served, ChangeType.DELETED, self.entry, self.entry)
+        if self.type is ChangeType.DELETED:
+            return Change(self.served, ChangeType.ADDED, self.before, None)
+        return Change(self.served, ChangeType.MODIFIED, self.before, self.entry)
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A change as it is kept: what it was before is the version before it."""
+
+    revision: int
+    # The qualified name of the kind.
+    kind: str
+    type: ChangeType
+    namespace: str
+    name: str
+    data: bytes
+    # Encoded; empty: nobody's.
+    ownership: bytes = b""
+
+
+class Backup(msgspec.Struct, frozen=True):
+    """All objects at one revision, by the qualified name of their kind."""
+
+    revision: int
+    entries: dict[str, tuple[Entry, ...]]
+
+
+class CompactedError(Exception):
+    """That revision is older than the history kept: whoever asked must list again."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(f"history begins after revision {oldest}")
+        self.oldest = oldest
+
+
+Listener = Callable[[Change], None]
+
+
+class Keeper(Protocol):
+    """Keeps what is written, a little later than it is written."""
+
+    def record(self, change: Change) -> None: ...
+
+    async def settled(self) -> None:
+        """Until all that is written by now is kept. Raises `NotKeptError`: it was taken back."""
+        ...
+
+
+class NotKeptError(Exception):
+    """A write could not be kept, and is undone. Whoever keeps the cluster's data acts: the message says on what."""
+
+
+class TooDeepError(Exception):
+    """Nothing was stored: whoever reads an object must not run out of stack. The client must send something flatter."""
+
+
+class Storage:
+    """All objects of the cluster. One writer (the server), any number of readers, all on one event loop."""
+
+    def __init__(self, history: int = HISTORY) -> None:
+        self.revision = 0
+        # None: in memory only.
+        self.keeper: Keeper | None = None
+        self._history = history
+        self._tables = {served.qualified: Table(served, history) for served in SERVED}
+        self._listeners: list[Listener] = []
+        # The last revision that watches may see, of a store that is kept.
+        self._kept = 0
+        # Restored versions of kinds that nobody has opened yet, and up to where their history is incomplete.
+        self._unopened: dict[str, list[Version]] = {}
+        self._floor = 0
+
+    def table(self, served: Served) -> "Table":
+        return self._tables[served.qualified]
+
+    def open_table(self, served: Served) -> "Table":
+        """The table of a kind that is served from now on, with what was restored of it; the one there is, if any."""
+        table = self._tables.get(served.qualified)
+        if table is None:
+            table = self._tables[served.qualified] = Table(served, self._history)
+            table.compacted = self._floor
+            for version in self._unopened.pop(served.qualified, ()):
+                table.restore(version, self._floor)
+        return table
+
+    def close_table(self, served: Served) -> None:
+        """The kind is no longer served. Its objects were removed before."""
+        self._tables.pop(served.qualified, None)
+
+    @property
+    def shown(self) -> int:
+        """The last revision that watches may see."""
+        return self.revision if self.keeper is None else self._kept
+
+    def tables(self) -> Iterator["Table"]:
+        """In the order of the served kinds."""
+        yield from self._tables.values()
+
+    def subscribe(self, listener: Listener) -> None:
+        """Called at once after every change, in the order of the changes. It must not write."""
+        self._listeners.append(listener)
+
+    def put(
+        self, served: Served, namespace: str, name: str, obj: JsonObject, ownership: Ownership | None = None
+    ) -> Entry:
+        """Store a new version; its resourceVersion is the next revision. Without an ownership it stays what it was."""
+        table = self._tables[served.qualified]
+        if served.version != table.served.version:
+            # Written in another version than objects of this kind are stored in.
+            served = table.served
+            obj = {**obj, "apiVersion": served.api_version}
+        before = table.find(namespace, name)
+        if ownership is None:
+            ownership = UNOWNED if before is None else before.ownership
+        entry = self._next(namespace, name, obj, ownership)
+        self._commit(table, Change(served, ChangeType.MODIFIED if before else ChangeType.ADDED, entry, before))
+        return entry
+
+    def remove(self, served: Served, namespace: str, name: str) -> Entry:
+        """Take an object away. The watchers see it go as it was, stamped with the revision of its end."""
+        table = self._tables[served.qualified]
+        before = table.find(namespace, name)
+        require(before is not None, f"{served.plural} {namespace}/{name} is there")
+        assert before is not None
+        entry = self._next(namespace, name, before.obj, before.ownership)
+        self._commit(table, Change(served, ChangeType.DELETED, entry, before))
+        return entry
+
+    def compact(self) -> None:
+        """Forget all history: every watch from an older revision has to list again."""
+        for table in self._tables.values():
+            table.forget(len(table.log) - table.hidden_count, self.shown)
+
+    def restore(self, versions: Iterable[Version], floor: int) -> None:
+        """Become what was kept, before anybody listens. History is complete after the revision `floor`."""
+        self._floor = floor
+        for version in versions:
+            table = self._tables.get(version.kind)
+            if table is None:
+                self._unopened.setdefault(version.kind, []).append(version)
+            else:
+                table.restore(version, floor)
+            self.revision = self._kept = version.revision
+        for table in self._tables.values():
+            table.compacted = max(table.compacted, floor)
+
+    def back_up(self) -> Backup:
+        """What there is now, as a snapshot of etcd holds it."""
+        return Backup(self.revision, {kind: tuple(table.entries(None)) for kind, table in self._tables.items()})
+
+    def put_back(self, backup: Backup, *, bump: int = 0) -> None:
+        """Become what was backed up, as a restored etcd does: objects have the revisions that they had.
+
+        `bump` is how far the revision counter is put ahead of the backup's, as `etcdutl snapshot restore
+        --bump-revision --mark-compacted` does; without it, it goes back. Watches end, and there is no history.
+        """
+        require(self.keeper is None, "a store that is kept is not put back")
+        self.revision = self._kept = backup.revision + bump
+        for kind, table in self._tables.items():
+            for change in table.become(backup.entries.get(kind, ()), self.revision):
+                for listener in self._listeners:
+                    listener(change)
+
+    def show(self, changes: Sequence[Change]) -> None:
+        """These are kept: watches see them now."""
+        self._kept = changes[-1].revision
+        tables = {change.served.qualified: 0 for change in changes}
+        for change in changes:
+            tables[change.served.qualified] += 1
+        for qualified, count in tables.items():
+            table = self._tables.get(qualified)
+            if table is not None:
+                table.show(count)
+
+    def take_back(self, changes: Sequence[Change]) -> None:
+        """These, the last ones, could not be kept: as if they had never been. No watch has seen them."""
+        for change in reversed(changes):
+            self.open_table(change.served).undo(change)
+            self.revision = change.revision - 1
+            for listener in self._listeners:
+                listener(change.undone)
+
+    def _next(self, namespace: str, name: str, obj: JsonObject, ownership: Ownership) -> Entry:
+        revision = self.revision + 1
+        stamped = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+        data = _encode(stamped)
+        # Every level has two brackets; most objects do not have that many.
+        if len(data) > 2 * DEEPEST and data.count(b"{") + data.count(b"[") > DEEPEST and _is_too_deep(stamped):
+            raise TooDeepError(f"{name} is nested more than {DEEPEST} levels deep")
+        entry = Entry(namespace, name, stamped, data, revision, ownership)
+        # Not before: an object that cannot be encoded was no write.
+        self.revision = revision
+        return entry
+
+    def _commit(self, table: "Table", change: Change) -> None:
+        table.apply(change)
+        for listener in self._listeners:
+            listener(change)
+        if self.keeper is None:
+            table.wake()
+        else:
+            table.hidden_count += 1
+            self.keeper.record(change)
+
+
+def _is_too_deep(obj: JsonObject) -> bool:
+    level: list[Any] = [obj]
+    for _ in range(DEEPEST):
+        children = (child for each in level for child in (each.values() if isinstance(each, dict) else each))
+        level = [child for child in children if isinstance(child, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def draft(namespace: str, name: str, obj: JsonObject, revision: int, ownership: Ownership = UNOWNED) -> Entry:
+    """A version that is shown but not stored: the answer of a dry run."""
+    return Entry(namespace, name, obj, _encode(obj), revision, ownership)
+
+
+class Table:
+    """The objects of one kind and their history."""
+
+    def __init__(self, served: Served, history: int) -> None:
+        self.served = served
+        self.log: list[Change] = []
+        # Changes forgotten from the front of the log, so that a cursor stays valid when it is cut.
+        self.forgotten = 0
+        # History up to and including this revision may be incomplete.
+        self.compacted = 0
+        # Changes at the end of the log that watches may not see yet.
+        self.hidden_count = 0
+        # How often the kind was taken away: who watches it learns of that.
+        self.retirements = 0
+        self._history = history
+        self._entries: dict[str, dict[str, Entry]] = {}
+        self._sorted_names: dict[str, list[str]] = {}
+        self._label_indexes: dict[str, _LabelIndex] = {}
+        self._wakers: dict[object, Callable[[], None]] = {}
+
+    def find(self, namespace: str, name: str) -> Entry | None:
+        named = self._entries.get(namespace)
+        return None if named is None else named.get(name)
+
+    def count(self, namespace: str) -> int:
+        return len(self._entries.get(namespace, ()))
+
+    def entries(self, namespace: str | None) -> Iterator[Entry]:
+        """By namespace, then name; of one namespace, or of all (None)."""
+        for each in sorted(self._entries, key=in_path) if namespace is None else (namespace,):
+            named = self._entries.get(each, {})
+            names = self._sorted_names.get(each)
+            if names is None:
+                names = self._sorted_names[each] = sorted(named)
+            for name in names:
+                yield named[name]
+
+    def labelled(self, labels: Sequence[tuple[str, str]]) -> list[Entry]:
+        """By namespace, then name: all objects that may carry these labels, found through the rarest of them."""
+        holders = min((self._label_index(key).holders.get(value, {}) for key, value in labels), key=len)
+        return [self._entries[namespace][name] for namespace, name in sorted(holders, key=_place_in_path)]
+
+    def _label_index(self, key: str) -> "_LabelIndex":
+        index = self._label_indexes.get(key)
+        if index is None:
+            index = self._label_indexes[key] = _LabelIndex(key)
+            for entry in self.entries(None):
+                index.add(entry)
+        return index
+
+    def entries_at(self, revision: int, namespace: str | None) -> list[Entry]:
+        """As `entries` was at that revision: later changes are undone. Raises `CompactedError`."""
+        later = self.log[self.cursor_after(revision) - self.forgotten :]
+        if not later:
+            return list(self.entries(namespace))
+        state = {(entry.namespace, entry.name): entry for entry in self.entries(namespace)}
+        for change in reversed(later):
+            key = (change.entry.namespace, change.entry.name)
+            if namespace is not None and namespace != key[0]:
+                continue
+            if change.before is None:
+                state.pop(key, None)
+            else:
+                state[key] = change.before
+        return [state[key] for key in sorted(state, key=_place_in_path)]
+
+    def cursor_after(self, revision: int) -> int:
+        """Where in the history the changes after that revision begin. Raises `CompactedError`."""
+        if revision < self.compacted:
+            raise CompactedError(self.compacted)
+        return self.forgotten + bisect_right(self.log, revision, key=_revision)
+
+    @property
+    def end(self) -> int:
+        """The cursor of the change that will come next."""
+        return self.forgotten + len(self.log)
+
+    @property
+    def shown_end(self) -> int:
+        """The cursor of the first change that watches may not see yet."""
+        return self.forgotten + len(self.log) - self.hidden_count
+
+    def apply(self, change: Change) -> None:
+        self._replace(change)
+        self.log.append(change)
+        if len(self.log) > self._history and (half := min(len(self.log) // 2, len(self.log) - self.hidden_count)):
+            self.forget(half, self.log[half - 1].revision)
+
+    def undo(self, change: Change) -> None:
+        """Of the last change."""
+        self._replace(change.undone)
+        if self.log:
+            self.log.pop()
+        self.hidden_count -= 1
+
+    def show(self, count: int) -> None:
+        self.hidden_count -= count
+        self.wake()
+
+    def restore(self, version: Version, floor: int) -> None:
+        """The next version that was kept; up to `floor` only what came of it is of interest."""
+        before = self.find(version.namespace, version.name)
+        if before is None and version.type is ChangeType.DELETED:
+            # What it was is forgotten already; that it is gone is about to be.
+            return
+        data = version.data
+        ownership = Ownership.restored(version.ownership)
+        entry = Entry(version.namespace, version.name, _decode(data), data, version.revision, ownership)
+        change = Change(self.served, version.type, entry, before)
+        if version.revision > floor:
+            self.apply(change)
+        else:
+            self._replace(change)
+
+    def become(self, entries: Iterable[Entry], revision: int) -> Iterator[Change]:
+        """Hold these instead, without a history; yields what that changes, each after it was done."""
+        found = {(entry.namespace, entry.name): entry for entry in self.entries(None)}
+        wanted = {(entry.namespace, entry.name): entry for entry in entries}
+        self.forget(len(self.log), revision)
+        gone = [Change(self.served, ChangeType.DELETED, old, old) for key, old in found.items() if key not in wanted]
+        new = [
+            Change(self.served, ChangeType.MODIFIED if key in found else ChangeType.ADDED, entry, found.get(key))
+            for key, entry in wanted.items()
+            if found.get(key) is not entry
+        ]
+        for change in (*gone, *new):
+            self._replace(change)
+            yield change
+        self.retire()
+
+    def _replace(self, change: Change) -> None:
+        entry = change.entry
+        named = self._entries.setdefault(entry.namespace, {})
+        if change.type is ChangeType.DELETED:
+            del named[entry.name]
+            self._sorted_names.pop(entry.namespace, None)
+        else:
+            named[entry.name] = entry
+            if change.before is None:
+                self._sorted_names.pop(entry.namespace, None)
+        for index in self._label_indexes.values():
+            index.follow(change)
+
+    def forget(self, count: int, revision: int) -> None:
+        del self.log[:count]
+        self.forgotten += count
+        self.compacted = revision
+
+    def retire(self) -> None:
+        """The kind is no longer served: watches of it end."""
+        self.retirements += 1
+        self.wake()
+
+    def wake_on_change(self, who: object, waker: Callable[[], None]) -> None:
+        """Call `waker` once, after the next change."""
+        self._wakers[who] = waker
+
+    def stop_waking(self, who: object) -> None:
+        self._wakers.pop(who, None)
+
+    def wake(self) -> None:
+        if self._wakers:
+            wakers, self._wakers = self._wakers, {}
+            for waker in wakers.values():
+                waker()
+
+
+class _LabelIndex:
+    """Who carries which value of one label key; made when a selector first asks for that key."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self.holders: dict[str, dict[tuple[str, str], None]] = {}
+
+    def add(self, entry: Entry) -> None:
+        value = self._value(entry)
+        if value is not None:
+            self.holders.setdefault(value, {})[(entry.namespace, entry.name)] = None
+
+    def follow(self, change: Change) -> None:
+        before = None if change.before is None else self._value(change.before)
+        after = None if change.type is ChangeType.DELETED else self._value(change.entry)
+        if before == after:
+            return
+        if before is not None:
+            holders = self.holders[before]
+            del holders[(change.entry.namespace, change.entry.name)]
+            if not holders:
+                del self.holders[before]
+        if after is not None:
+            self.add(change.entry)
+
+    def _value(self, entry: Entry) -> str | None:
+        labels = entry.obj["metadata"].get("labels")
+        return None if labels is None else labels.get(self._key)
+
+
+def in_path(namespace: str) -> str:
+    """Namespaces are ordered as in a path, where a slash ends them."""
+    return f"{namespace}/"
+
+
+def _place_in_path(place: tuple[str, str]) -> tuple[str, str]:
+    return in_path(place[0]), place[1]
+
+
+def _revision(change: Change) -> int:
+    return change.entry.revision

@@ -1,0 +1,106 @@
+"""What the API server offers to gangs of `default-scheduler`: found out by asking, never by its version.
+
+Discovery alone does not tell: a field whose feature is off is dropped without a word, so each is tried in a dry run.
+That proves the API server only; whether kube-scheduler plays along shows when the first gang is placed.
+"""
+
+from typing import Any
+
+from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, PODS, Resource
+from grove.api.types.meta import JsonObject
+from grove.backends.native_podgroups import NativeFeatures
+from grove.kube.api_errors import ApiError
+from grove.kube.client import Client
+
+# Only the embedded cluster has this check: its scheduler reads PodGangs.
+GANG_SCHEDULER_PATH = "/readyz/gang-scheduler"
+NAMESPACE = "default"
+_NAME = "grove-probe"
+_ADVICE = "docs/how-to/choose-a-scheduler.md says how to switch native gangs on"
+_WORKLOAD = {"workloadName": _NAME, "templateName": "probe"}
+
+
+async def find_features(client: Client) -> NativeFeatures:
+    """Raises `ApiError` when the server does not answer."""
+    if await client.read(GANG_SCHEDULER_PATH) is not None:
+        return NativeFeatures(reads_gangs=True)
+    if not await _is_served(client, NATIVE_PODGROUPS):
+        return _none(f"the API server does not serve PodGroup of {NATIVE_PODGROUPS.api_version}")
+    if not await _keeps_group(client):
+        return _none("the API server drops the schedulingGroup of pods")
+    kept = await _kept_of_group(client)
+    has_composites = await _is_served(client, NATIVE_COMPOSITES)
+    return NativeFeatures(
+        groups=True,
+        composites=has_composites and "parentCompositePodGroupName" in kept,
+        topology="schedulingConstraints" in kept,
+    )
+
+
+async def seen_features(client: Client) -> NativeFeatures:
+    """The same for somebody who only looks: without a dry run, fields that are served count as kept."""
+    if await client.read(GANG_SCHEDULER_PATH) is not None:
+        return NativeFeatures(reads_gangs=True)
+    if not await _is_served(client, NATIVE_PODGROUPS):
+        return NativeFeatures()
+    has_composites = await _is_served(client, NATIVE_COMPOSITES)
+    return NativeFeatures(groups=True, composites=has_composites, topology=has_composites)
+
+
+def _none(why: str) -> NativeFeatures:
+    return NativeFeatures(why=f"default-scheduler places pods one by one, without gangs: {why}; {_ADVICE}")
+
+
+async def _is_served(client: Client, resource: Resource[Any]) -> bool:
+    page = await client.read(f"/apis/{resource.api_version}")
+    served = page.get("resources") if page else None
+    return any(isinstance(one, dict) and one.get("name") == resource.plural for one in served or ())
+
+
+async def _keeps_group(client: Client) -> bool:
+    # As strict as any namespace may ask for: what is tried is the one field.
+    container = {
+        "name": "probe",
+        "image": "probe",
+        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "1m", "memory": "1Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    spec = {
+        "containers": [container],
+        "automountServiceAccountToken": False,
+        "schedulingGroup": {"podGroupName": _NAME},
+    }
+    return "schedulingGroup" in await _tried(client, PODS, spec)
+
+
+async def _kept_of_group(client: Client) -> JsonObject:
+    spec = {
+        "parentCompositePodGroupName": _NAME,
+        "workloadRef": _WORKLOAD,
+        "schedulingPolicy": {"gang": {"minCount": 1}},
+        "schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]},
+    }
+    return await _tried(client, NATIVE_PODGROUPS, spec)
+
+
+async def _tried(client: Client, resource: Resource[Any], spec: JsonObject) -> JsonObject:
+    """The spec that would be stored; nothing if the server refuses it."""
+    body = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": _NAME, "namespace": NAMESPACE},
+        "spec": spec,
+    }
+    try:
+        stored = await client.try_create(resource, NAMESPACE, body)
+    except ApiError as error:
+        if error.code in (400, 403, 404, 409, 422):
+            return {}
+        raise
+    kept = stored.get("spec")
+    return kept if isinstance(kept, dict) else {}

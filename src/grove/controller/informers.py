@@ -1,0 +1,141 @@
+"""The caches the controller reads: one list + watch per kind, limited to what is ours where a label allows it."""
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+from grove.api import labels
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    GROUPS,
+    KAI_PODGROUPS,
+    KAI_QUEUES,
+    KAI_TOPOLOGIES,
+    NATIVE_COMPOSITES,
+    NATIVE_PODGROUPS,
+    NODES,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+    TOPOLOGY_BINDINGS,
+    VOLCANO_PODGROUPS,
+    VOLCANO_QUEUES,
+    Resource,
+)
+from grove.api.types.clustertopologybinding import ClusterTopologyBinding
+from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.node import Node
+from grove.api.types.pod import Pod
+from grove.api.types.podclique import PodClique
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.podgang import PodGang
+from grove.api.types.scheduler_object import Mirror
+from grove.api.types.service import Service
+from grove.clock import Clock
+from grove.kube.client import Client
+from grove.kube.reflector import Reflector
+from grove.kube.store import Store
+
+NODE_VIEW = NODES.viewed_as(Node)
+MIRRORS = (NATIVE_PODGROUPS, NATIVE_COMPOSITES, KAI_PODGROUPS, VOLCANO_PODGROUPS)
+QUEUES = (KAI_QUEUES, VOLCANO_QUEUES)
+_OURS = labels.selector({labels.MANAGED_BY: labels.MANAGED_BY_VALUE})
+
+
+class Caches:
+    """One store per kind; `store(resource)` finds it for whoever writes."""
+
+    def __init__(self, monotonic: Callable[[], float] = lambda: 0.0) -> None:
+        self.sets: Store[PodCliqueSet] = Store(monotonic)
+        self.cliques: Store[PodClique] = Store(monotonic)
+        self.groups: Store[PodCliqueScalingGroup] = Store(monotonic)
+        self.gangs: Store[PodGang] = Store(monotonic)
+        self.pods: Store[Pod] = Store(monotonic)
+        self.services: Store[Service] = Store(monotonic)
+        self.revisions: Store[ControllerRevision] = Store(monotonic)
+        self.nodes: Store[Node] = Store(monotonic)
+        self.bindings: Store[ClusterTopologyBinding] = Store(monotonic)
+        self.topologies: Store[Mirror] = Store(monotonic)
+        # What schedulers keep of their own, by the full name of the kind.
+        self.mirrors: dict[str, Store[Mirror]] = {kind.full_name: Store(monotonic) for kind in MIRRORS}
+        self.queues: dict[str, Store[Mirror]] = {kind.full_name: Store(monotonic) for kind in QUEUES}
+        self._by_name: dict[str, Store[Any]] = {
+            PODCLIQUESETS.full_name: self.sets,
+            PODCLIQUES.full_name: self.cliques,
+            GROUPS.full_name: self.groups,
+            PODGANGS.full_name: self.gangs,
+            PODS.full_name: self.pods,
+            SERVICES.full_name: self.services,
+            CONTROLLER_REVISIONS.full_name: self.revisions,
+            NODES.full_name: self.nodes,
+            TOPOLOGY_BINDINGS.full_name: self.bindings,
+            KAI_TOPOLOGIES.full_name: self.topologies,
+            **self.mirrors,
+            **self.queues,
+        }
+
+    def store(self, resource: Resource[Any]) -> Store[Any]:
+        return self._by_name[resource.full_name]
+
+    def reflectors(
+        self,
+        client: Client,
+        clock: Clock,
+        random: Random,
+        *,
+        lost: Callable[[], None],
+        on_watch: Callable[[str, bool], None],
+        on_new_history: Callable[[], None],
+    ) -> dict[str, Reflector[Any]]:
+        """Of the kinds that are always there, by the plural of what each follows. `lost`: that of sets broke."""
+        kinds: list[tuple[Resource[Any], str]] = [
+            (PODCLIQUESETS, ""),
+            (PODCLIQUES, _OURS),
+            (GROUPS, _OURS),
+            (PODGANGS, _OURS),
+            (PODS, _OURS),
+            (SERVICES, _OURS),
+            (CONTROLLER_REVISIONS, _OURS),
+            (NODE_VIEW, ""),
+        ]
+        return {
+            resource.plural: Reflector(
+                client,
+                resource,
+                self.store(resource),
+                clock,
+                Random(random.random()),
+                label_selector=selector,
+                lost=lost if resource is PODCLIQUESETS else lambda: None,
+                on_watch=partial(on_watch, resource.plural),
+                on_new_history=on_new_history,
+            )
+            for resource, selector in kinds
+        }
+
+    def optional_reflector(
+        self,
+        resource: Resource[Any],
+        client: Client,
+        clock: Clock,
+        random: Random,
+        *,
+        changed: Callable[[], None],
+        on_new_history: Callable[[], None],
+    ) -> Reflector[Any]:
+        """Of a kind that may not be served, or not yet."""
+        return Reflector(
+            client,
+            resource,
+            self.store(resource),
+            clock,
+            Random(random.random()),
+            label_selector=_OURS if resource.full_name in self.mirrors else "",
+            is_optional=True,
+            changed=changed,
+            on_new_history=on_new_history,
+        )

@@ -1,0 +1,1 @@
+"""Leader election: the Lease, and the fence that stops writes when it is lost."""

@@ -1,0 +1,315 @@
+"""Who of several operators leads: a Lease, taken and renewed as client-go does, so that both can share one.
+
+A leader's term ends `renew_seconds` after it *sent* its last successful renewal; another one takes the lease when it
+has seen it unchanged for the whole lease, by its own clock. The first is shorter, so terms never overlap as long as
+clocks run at about the same speed; what they show does not matter. What no client can call back is a write that the
+network itself delivers after all that time, or the one that a program was handing to it when it was stopped: it does no
+harm, because every write names the object or version it means.
+
+A leader that lost its lease waits for the next one, and begins anew with empty memory; the process goes on, because
+its webhooks are needed whoever leads.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
+from typing import Any
+
+import msgspec
+import structlog
+
+from grove.api.resources import LEASES
+from grove.api.types.lease import Lease, LeaseSpec, micro_time
+from grove.api.types.meta import JsonObject
+from grove.clock import Clock
+from grove.controller.leader.write_fence import Fence
+from grove.kube.api_errors import ApiError, ConnectionLost
+from grove.kube.client import Client
+
+# How long a stop waits for the answers of writes that are on their way.
+LAST_ANSWERS_SECONDS = 5.0
+# Candidates do not ask in step.
+JITTER = 0.2
+
+log = structlog.get_logger()
+
+Work = Callable[[Fence], Coroutine[Any, Any, None]]
+
+
+class LeaseOptions(msgspec.Struct, frozen=True, kw_only=True):
+    namespace: str
+    name: str
+    lease_seconds: int
+    renew_seconds: float
+    retry_seconds: float
+
+
+async def lead_alone(work: Work, clock: Clock, stop: asyncio.Event) -> None:
+    """Without an election: one term, until `stop`."""
+    fence = Fence(clock)
+    await _work_until(work(fence), fence, clock, stop.wait())
+
+
+class Leadership:
+    """`run` until `stop`: wait for the lease, work while it is held, give it back. Cancelling it gives nothing back."""
+
+    def __init__(self, client: Client, clock: Clock, random: Random, options: LeaseOptions, identity: str) -> None:
+        self._client = client
+        self._clock = clock
+        self._random = random
+        self._options = options
+        self._identity = identity
+        self._seen: LeaseSpec | None = None
+        # From this instant of our clock on the lease may be taken.
+        self._free_at = float("-inf")
+        self.is_leading = False
+        # Why the lease can be neither read nor taken; None: it can.
+        self.trouble: ApiError | None = None
+
+    @property
+    def holder(self) -> str:
+        """Who held the lease when we last looked; empty: nobody."""
+        return self._seen.holder_identity if self._seen is not None else ""
+
+    async def run(self, work: Work, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            taken = await self._try_to_take()
+            if taken is None:
+                await self._pause(stop)
+            else:
+                await self._lead(work, *taken, stop)
+
+    async def _lead(self, work: Work, lease: Lease, fence: Fence, stop: asyncio.Event) -> None:
+        log.info("leading", lease=self._options.name, identity=self._identity)
+        self.is_leading = True
+        keeper = _Keeper(self._client, self._clock, self._options, self._identity, lease, fence)
+        keeping = asyncio.create_task(keeper.run())
+        try:
+            is_lost = await _work_until(
+                work(fence), fence, self._clock, stop.wait(), asyncio.shield(keeping), fence.over()
+            )
+        except Exception:
+            await _end(keeping)
+            await keeper.release()
+            raise
+        finally:
+            self.is_leading = False
+            keeping.cancel()
+        await _end(keeping)
+        if not is_lost:
+            await keeper.release()
+            return
+        log.error("the lease is lost: nothing more is written", lease=self._options.name, reason=keeper.trouble)
+        self._note(None)
+
+    async def _try_to_take(self) -> tuple[Lease, Fence] | None:
+        try:
+            # A stop waits for both, so neither may take long.
+            found = await _in_time(self._options.renew_seconds / 2, self._look())
+            self._note(found.spec if found is not None else None)
+            if self._clock.monotonic() < self._free_at:
+                self.trouble = None
+                return None
+            sent_at = self._clock.monotonic()
+            lease = await _in_time(self._options.renew_seconds / 2, self._take(found))
+        except ApiError as error:
+            if not (error.is_conflict or error.is_already_exists):
+                self._say_trouble(error)
+            return None
+        self.trouble = None
+        self._seen = lease.spec
+        return lease, Fence(self._clock, sent_at + self._options.renew_seconds)
+
+    async def _look(self) -> Lease | None:
+        try:
+            return await self._client.get(LEASES, self._options.namespace, self._options.name)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return None
+
+    def _note(self, found: LeaseSpec | None) -> None:
+        """Remember since when the lease has looked like this. Of one that vanished, the holder may still write."""
+        before, self._seen = self._seen, found
+        now = self._clock.monotonic()
+        if found is None:
+            if before is not None and before.holder_identity not in ("", self._identity):
+                self._free_at = now + self._seconds_of(before)
+        elif found.holder_identity in ("", self._identity):
+            self._free_at = now
+        elif found != before:
+            self._free_at = now + self._seconds_of(found)
+            if before is None or before.holder_identity != found.holder_identity:
+                log.info("waiting for the lease", lease=self._options.name, holder=found.holder_identity)
+
+    def _seconds_of(self, spec: LeaseSpec) -> float:
+        """The holder's own word: it may have been started with other settings than ours."""
+        return float(spec.lease_duration_seconds if spec.lease_duration_seconds > 0 else self._options.lease_seconds)
+
+    async def _take(self, found: Lease | None) -> Lease:
+        now = micro_time(self._clock.now())
+        spec: JsonObject = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": self._options.lease_seconds,
+            "acquireTime": now,
+            "renewTime": now,
+        }
+        if found is None:
+            body = {
+                "apiVersion": LEASES.api_version,
+                "kind": LEASES.kind,
+                "metadata": {"name": self._options.name, "namespace": self._options.namespace},
+                "spec": {**spec, "leaseTransitions": 0},
+            }
+            return await self._client.create(LEASES, self._options.namespace, body)
+        if found.spec.holder_identity != self._identity:
+            spec["leaseTransitions"] = found.spec.lease_transitions + 1
+        return await _patch(self._client, found, spec)
+
+    async def _pause(self, stop: asyncio.Event) -> None:
+        seconds = self._options.retry_seconds * (1 + JITTER * self._random.random())
+        until_free = self._free_at - self._clock.monotonic()
+        if 0 < until_free < seconds:
+            seconds = until_free
+        await _first_of(stop.wait(), self._clock.sleep(seconds))
+
+    def _say_trouble(self, error: ApiError) -> None:
+        """Once for each kind of trouble: it is asked again every few seconds."""
+        before, self.trouble = self.trouble, error
+        if before is None or before.reason != error.reason:
+            log.error(
+                "the lease cannot be read or taken", lease=self._options.name, code=error.code, reason=error.reason,
+                message=error.brief,
+            )  # fmt: skip
+
+
+class _Keeper:
+    """Renews one term's lease; `run` returns when somebody else has it."""
+
+    def __init__(
+        self, client: Client, clock: Clock, options: LeaseOptions, identity: str, lease: Lease, fence: Fence
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._options = options
+        self._identity = identity
+        self._lease = lease
+        self._fence = fence
+        self.trouble = "it could not be renewed in time"
+
+    async def run(self) -> None:
+        is_ours = True
+        while is_ours:
+            await self._clock.sleep(self._options.retry_seconds)
+            is_ours = await self._renew()
+
+    async def release(self) -> None:
+        """Say that nobody leads, so that the next one need not wait. Best effort: else the lease runs out."""
+        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
+        try:
+            await _in_time(LAST_ANSWERS_SECONDS, self._release(spec))
+        except ApiError as error:
+            log.error("the lease is not given back: others wait until it runs out", reason=str(error))
+        else:
+            log.info("the lease is given back", lease=self._options.name)
+
+    async def _release(self, spec: JsonObject) -> None:
+        try:
+            await _patch(self._client, self._lease, spec)
+        except ApiError as error:
+            if not error.is_conflict:
+                raise
+            # A renewal that was cancelled may have arrived.
+            found = await self._client.get(LEASES, self._options.namespace, self._options.name)
+            if found.spec.holder_identity == self._identity:
+                await _patch(self._client, found, spec)
+
+    async def _renew(self) -> bool:
+        """False: the lease is somebody else's."""
+        sent_at = self._clock.monotonic()
+        try:
+            # A connection that hangs must leave time for another attempt.
+            self._lease = await _in_time(self._options.renew_seconds / 2, self._write())
+        except ApiError as error:
+            self.trouble = str(error)
+            return (
+                not (error.is_conflict or error.is_already_exists or error.is_not_found) or await self._is_still_ours()
+            )
+        self._fence.extend(sent_at + self._options.renew_seconds)
+        return True
+
+    async def _write(self) -> Lease:
+        return await _patch(self._client, self._lease, {"renewTime": micro_time(self._clock.now())})
+
+    async def _is_still_ours(self) -> bool:
+        """Our lease is not as we left it: an answer of ours was lost, or it was taken or removed."""
+        try:
+            found = await _in_time(
+                self._options.renew_seconds / 2,
+                self._client.get(LEASES, self._options.namespace, self._options.name),
+            )
+        except ApiError as error:
+            self.trouble = str(error)
+            return not error.is_not_found
+        if found.spec.holder_identity != self._identity:
+            self.trouble = f"{found.spec.holder_identity or 'nobody'} holds it"
+            return False
+        self._lease = found
+        return True
+
+
+async def _patch(client: Client, lease: Lease, spec: JsonObject) -> Lease:
+    """Only if it is still the version we know."""
+    metadata = {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
+    namespace, name = lease.metadata.namespace, lease.metadata.name
+    return await client.patch(LEASES, namespace, name, {"metadata": metadata, "spec": spec})
+
+
+async def _in_time(seconds: float, answer: Awaitable[Any]) -> Any:
+    try:
+        async with asyncio.timeout(seconds):
+            return await answer
+    except TimeoutError:
+        raise ConnectionLost(f"no answer for {seconds:g} s") from None
+
+
+async def _work_until(
+    work: Coroutine[Any, Any, None], fence: Fence, clock: Clock, stop: Awaitable[Any], *ends: Awaitable[Any]
+) -> bool:
+    """Work until the first of these ends; True: not by `stop`, which alone waits for writes on their way.
+
+    An error of the work comes out.
+    """
+    working = asyncio.ensure_future(work)
+    stopping, *ending = [asyncio.ensure_future(end) for end in (stop, *ends)]
+    try:
+        await asyncio.wait([working, stopping, *ending], return_when=asyncio.FIRST_COMPLETED)
+        fence.close()
+        is_over = any(end.done() for end in ending)
+        if stopping.done() and not is_over:
+            await _first_of(fence.calm(), clock.sleep(LAST_ANSWERS_SECONDS), *map(asyncio.shield, ending))
+    finally:
+        fence.close()
+        for task in (working, stopping, *ending):
+            task.cancel()
+        await asyncio.wait([working, stopping, *ending])
+    if not working.cancelled() and (error := working.exception()) is not None:
+        raise error
+    return is_over
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancel it, unless it has failed by itself."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+
+
+async def _first_of(*ends: Awaitable[Any]) -> None:
+    tasks = [asyncio.ensure_future(end) for end in ends]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

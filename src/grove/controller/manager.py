@@ -1,0 +1,257 @@
+"""Assembles the loop and runs it: caches, queue, workers, events. Everything is given; nothing is global."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import structlog
+
+from grove.api.resources import TOPOLOGY_BINDINGS, Resource
+from grove.api.types.meta import ObjectMeta
+from grove.backends.native_podgroups import NativeFeatures
+from grove.backends.registry import Backends
+from grove.clock import Clock
+from grove.controller.controller_options import Settings
+from grove.controller.executor import Executor
+from grove.controller.failed_writes import FailedWrites
+from grove.controller.feature_discovery import find_features
+from grove.controller.informers import Caches
+from grove.controller.observability.decision_log import Journal, LogJournal, NoJournal
+from grove.controller.observability.events import EventRecorder
+from grove.controller.observability.instrumentation import Meter, NoMeter
+from grove.controller.reconciler import Loop
+from grove.controller.rejected_creates import FailureBook
+from grove.controller.restore_detection import History, NewHistoryError
+from grove.controller.snapshot_builder import Observer
+from grove.controller.topology_reconciler import TopologyLoop, topology_kinds
+from grove.controller.workqueue import KeyQueue
+from grove.kube.api_errors import ApiError
+from grove.kube.client import Client
+from grove.kube.reflector import Reflector
+from grove.planner.snapshot import Surroundings
+from grove.planner.status.write_failures import FailedWrite
+
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 30.0
+
+log = structlog.get_logger()
+
+
+class Controller:
+    """The operator: `run` until cancelled, or until the server turns out to have lost what was known of it."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        random: Random,
+        settings: Settings | None = None,
+        *,
+        meter: Meter | None = None,
+        journal: Journal | None = None,
+        is_logging: bool = False,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._random = random
+        self._settings = settings or Settings()
+        self._backends = Backends(enabled=self._settings.schedulers, default=self._settings.default_scheduler)
+        self._optional: dict[str, Reflector[Any]] = {}
+        self._is_logging = is_logging
+        self.offers_trouble: ApiError | None = None
+        """Why it cannot be found out what the server offers; no set is planned for before that was found out once."""
+        self.has_offers = False
+        self.caches = Caches(clock.monotonic)
+        self.failures = FailureBook()
+        self.failed_writes = FailedWrites(
+            first=self._settings.first_backoff_seconds, longest=self._settings.longest_backoff_seconds
+        )
+        self.queue = KeyQueue(clock)
+        self.observer = Observer(
+            self.caches,
+            self.failures,
+            self.queue.add,
+            failed_writes=self.failed_writes,
+            mass_outage=self._settings.mass_outage,
+            surroundings=Surroundings(
+                backends=self._backends,
+                is_topology_aware=self._settings.is_topology_aware,
+                waits_for_topology=self._settings.waits_for_topology,
+                objects_per_set=self._settings.objects_per_set,
+            ),
+        )
+        self.recorder = EventRecorder(client, clock)
+        # Set when the connection was lost: whoever answers next may be another server.
+        self._reconnected = asyncio.Event()
+        self._history = History()
+        self._reflectors = self.caches.reflectors(
+            client,
+            clock,
+            random,
+            lost=self._reconnected.set,
+            on_watch=self._history.note_watch,
+            on_new_history=self._history.end,
+        )
+        journal = journal or (LogJournal(self.caches) if is_logging else NoJournal())
+        self.topologies = TopologyLoop(
+            clock=clock,
+            caches=self.caches,
+            executor=Executor(client, self.caches, clock, self._settings, self.failed_writes, self._history),
+            failed_writes=self.failed_writes,
+            recorder=self.recorder,
+            settings=self._settings,
+            journal=journal,
+            is_missing=self._is_missing,
+        )
+        self.loop = Loop(
+            clock=clock,
+            queue=self.queue,
+            observer=self.observer,
+            executor=Executor(client, self.caches, clock, self._settings, self.failed_writes, self._history),
+            failures=self.failures,
+            failed_writes=self.failed_writes,
+            recorder=self.recorder,
+            settings=self._settings,
+            meter=meter or NoMeter(),
+            journal=journal,
+        )
+
+    @property
+    def is_synced(self) -> bool:
+        """Every kind was listed once, so that sets are planned for."""
+        return not self.unlisted()
+
+    def unlisted(self) -> list[str]:
+        """Resources that were never listed so far."""
+        return [
+            *(plural for plural, reflector in self._reflectors.items() if not reflector.listed.is_set()),
+            *(name for name, reflector in self._optional.items() if not reflector.answered.is_set()),
+        ]
+
+    def watch_restarts(self) -> dict[str, int]:
+        """By resource."""
+        return {plural: reflector.restarts for plural, reflector in self._reflectors.items()}
+
+    def stale_seconds(self) -> dict[str, float]:
+        """By resource: for how long its cache may have missed something."""
+        every = {**self._reflectors, **self._optional}
+        return {plural: reflector.stale_seconds for plural, reflector in every.items()}
+
+    def unreadable(self) -> dict[str, tuple[ObjectMeta, ...]]:
+        """By resource: objects that the operator does not understand, so that it does nothing for them."""
+        every = {**self._reflectors, **self._optional}
+        return {plural: tuple(reflector.unreadable.values()) for plural, reflector in every.items()}
+
+    def lasting_failures(self) -> tuple[FailedWrite, ...]:
+        """Writes that have failed for a minute, the oldest first."""
+        now = self._clock.now()
+        return tuple(one for one in self.failed_writes.all() if one.is_lasting(now))
+
+    def failing_by_reason(self) -> Counter[str]:
+        """How many writes fail now: those of `failed_writes`, and creates that the server rejects."""
+        return self.failed_writes.count_by_reason() + self.failures.count_by_code()
+
+    async def run(self) -> None:
+        """Raises `NewHistoryError` when the server was restored from a backup: start another controller."""
+        try:
+            await self._run()
+        except BaseExceptionGroup as errors:
+            if self._history.is_over and errors.split(NewHistoryError)[1] is None:
+                raise NewHistoryError("the API server shows an older state than before") from None
+            raise
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._history.watch_over())
+            for reflector in self._reflectors.values():
+                tasks.create_task(reflector.run())
+            tasks.create_task(self.recorder.run())
+            self._follow(tasks, TOPOLOGY_BINDINGS)
+            for kind in topology_kinds(self._settings).values():
+                self._follow(tasks, kind)
+            await self._find_offers(tasks)
+            # What is not seen yet is not missing: nothing is planned before every kind was listed once.
+            for reflector in self._reflectors.values():
+                await reflector.listed.wait()
+            for optional in self._optional.values():
+                await optional.answered.wait()
+            for _ in range(self._settings.workers):
+                tasks.create_task(self.loop.work())
+            if self._settings.is_topology_aware:
+                tasks.create_task(self.topologies.run())
+            tasks.create_task(self._find_offers_again(tasks))
+
+    async def _find_offers(self, tasks: asyncio.TaskGroup) -> None:
+        """Ask the server what it offers, and follow the kinds that the backends need."""
+        features = await self._features()
+        self._backends = Backends(enabled=self._backends.enabled, default=self._backends.default, features=features)
+        for backend in self._backends.all():
+            for kind in (*backend.mirrors, *backend.queues):
+                self._follow(tasks, kind)
+        self._put_offers()
+
+    async def _features(self) -> NativeFeatures:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                features = await find_features(self._client)
+            except ApiError as error:
+                self._note_offers(error)
+                await self._clock.sleep(max(pause, error.retry_after or 0.0))
+                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            else:
+                self._note_offers(None)
+                self.has_offers = True
+                return features
+
+    def _note_offers(self, trouble: ApiError | None) -> None:
+        """Log once per change: it is tried every few seconds."""
+        before, self.offers_trouble = self.offers_trouble, trouble
+        if trouble is not None and self._is_logging and (before is None or before.code != trouble.code):
+            log.error(
+                "cannot find out what the API server offers", code=trouble.code, reason=trouble.reason,
+                message=trouble.brief,
+            )  # fmt: skip
+
+    async def _find_offers_again(self, tasks: asyncio.TaskGroup) -> None:
+        """A server that comes back may be another one, with other features."""
+        while True:
+            await self._reconnected.wait()
+            self._reconnected.clear()
+            await self._find_offers(tasks)
+
+    def _follow(self, tasks: asyncio.TaskGroup, kind: Resource[Any]) -> None:
+        if kind.full_name not in self._optional:
+            reflector = self.caches.optional_reflector(
+                kind,
+                self._client,
+                self._clock,
+                self._random,
+                changed=self._put_offers,
+                on_new_history=self._history.end,
+            )
+            self._optional[kind.full_name] = reflector
+            tasks.create_task(reflector.run())
+
+    def _put_offers(self) -> None:
+        missing = frozenset(name for name, reflector in self._optional.items() if reflector.is_missing)
+        self.observer.put_offers(self._backends, missing)
+        self.topologies.wake_all()
+
+    def _is_missing(self, kind: Resource[Any]) -> bool:
+        reflector = self._optional.get(kind.full_name)
+        return reflector is None or reflector.is_missing
+
+
+async def run_through_restores(
+    make: Callable[[], Controller], on_new_history: Callable[[], None] = lambda: None
+) -> None:
+    """Run a controller, and another one with empty memory whenever the server was restored. Until cancelled."""
+    while True:
+        try:
+            await make().run()
+        except NewHistoryError:
+            log.error("the API server was restored from a backup: everything is read again before anything is done")
+            on_new_history()

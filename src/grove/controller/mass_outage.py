@@ -1,0 +1,92 @@
+"""Are so many nodes out that the network is a likelier culprit than every gang on them?
+
+While that is so nothing is torn down: a blip must not end every gang of a cluster. A node that has just come back still
+counts as out: its pods need a moment to report, and the next node may be about to follow. Nodes that died stay as
+objects, so a hold ends after a while whatever the nodes do. What is held is decided by the planner; here the nodes are
+counted.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from grove.api.types.meta import Uid
+from grove.api.types.node import Node
+from grove.controller.controller_options import MassOutage
+from grove.kube.store import Store
+from grove.planner.snapshot import UNTIL_TOLD
+
+FEWEST = 3
+SETTLING = timedelta(minutes=1)
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class Outage:
+    """Counts nodes as they change; `changed` is called when the answer does."""
+
+    def __init__(self, nodes: Store[Node], settings: MassOutage, *, changed: Callable[[], None]) -> None:
+        self._nodes = nodes
+        self._settings = settings
+        self._changed = changed
+        # When each ready node counts as back, and since when each other is out.
+        self._back_at: dict[Uid, datetime] = {}
+        self._out_since: dict[Uid, datetime] = {}
+        # When the share of nodes that are out was passed.
+        self._began_at = LONG_AGO
+        self.until: datetime | None = None
+        """Until when teardowns are held; None, or an instant that is past: they are not."""
+        self.outage_until: datetime | None = None
+        """Until when most nodes are out, which may be longer than teardowns are held."""
+        nodes.subscribe(self._node_changed)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        # Heartbeats come every few minutes from every node, and say nothing new.
+        if old is not None and new is not None and _standing_of(old) == _standing_of(new):
+            return
+        if old is not None:
+            self._back_at.pop(old.metadata.uid, None)
+            self._out_since.pop(old.metadata.uid, None)
+        if new is not None and new.is_ready:
+            self._back_at[new.metadata.uid] = _back_at(new, was_out=old is not None and not old.is_ready)
+        elif new is not None:
+            self._out_since[new.metadata.uid] = new.unready_since or LONG_AGO
+        if not self._settings.is_enabled:
+            return
+        before = (self.until, self.outage_until)
+        # Nodes are listed one by one: a share that only some of them make is no memory to keep.
+        self._judge(is_known=old is not None)
+        if before != (self.until, self.outage_until):
+            self._changed()
+
+    def _judge(self, *, is_known: bool) -> None:
+        ended_at, few = self.outage_until or LONG_AGO, self._count_few()
+        if len(self._out_since) > few:
+            passed_at = sorted(self._out_since.values())[few]
+            # A new hold begins only after the share was below the threshold for a while.
+            if not is_known or passed_at >= ended_at:
+                self._began_at = passed_at
+            self.outage_until = UNTIL_TOLD
+        else:
+            # One after the other is back for good, until those that are left are few.
+            number = len(self._nodes) - few
+            self.outage_until = sorted(self._back_at.values())[number - 1] if number else None
+        self.until = self.outage_until
+        if self.outage_until is not None and self._began_at != LONG_AGO:
+            self.until = min(self.outage_until, self._began_at + self._settings.max_hold)
+
+    def _count_few(self) -> int:
+        """How many nodes may be out before most are."""
+        share = len(self._nodes) * self._settings.threshold // 100
+        return min(len(self._nodes), max(share, FEWEST - 1))
+
+
+def _standing_of(node: Node) -> tuple[datetime | None, datetime | None]:
+    return node.ready_since, node.unready_since
+
+
+def _back_at(node: Node, *, was_out: bool) -> datetime:
+    """A node that turned ready when it was made was not out, unless we saw it."""
+    since, born = node.ready_since, node.metadata.creation_timestamp
+    is_new = born is not None and since is not None and since - born <= SETTLING
+    if since is None or (is_new and not was_out):
+        return LONG_AGO
+    return since + SETTLING

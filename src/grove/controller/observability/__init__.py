@@ -1,0 +1,1 @@
+"""What the operator shows of itself: metrics, events, log lines, probes and profiles."""

@@ -1,0 +1,156 @@
+"""Events for people: several of one kind become one, repeats are counted, and no object is flooded.
+
+They are written after everything else and may be lost in a crash: nothing is decided by an event.
+"""
+
+import asyncio
+import hashlib
+from collections import deque
+from datetime import datetime
+
+import structlog
+
+from grove.api.resources import EVENTS, TOPOLOGY_BINDINGS
+from grove.api.types.meta import JsonObject, Uid
+from grove.api.values.times import wire_time
+from grove.clock import Clock
+from grove.kube.api_errors import ApiError
+from grove.kube.client import Client
+from grove.planner.actions import Emit
+
+COMPONENT = "podcliqueset-controller"
+TOPOLOGY_COMPONENT = "clustertopology-controller"
+# Where events about objects without a namespace are kept.
+HOME = "default"
+BURST = 25
+SECONDS_PER_TOKEN = 300.0
+NAMED_OBJECTS = 5
+QUEUE_LIMIT = 10_000
+REMEMBERED_SUBJECTS = 50_000
+
+log = structlog.get_logger()
+
+
+class EventRecorder:
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client.in_lane("events")
+        self._clock = clock
+        self._queue: deque[Emit] = deque(maxlen=QUEUE_LIMIT)
+        self._wake = asyncio.Event()
+        self._tokens: dict[Uid, tuple[float, float]] = {}
+        self.dropped_count = 0
+        # The server takes none, for this reason; empty: it does.
+        self._refusal = ""
+
+    @property
+    def trouble(self) -> str:
+        """Why the server takes no events; empty: it does."""
+        return self._refusal
+
+    def record(self, emits: list[Emit]) -> None:
+        for emit in merge(emits):
+            if self._may_speak(emit.subject.uid):
+                self._queue.append(emit)
+            else:
+                self.dropped_count += 1
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            while self._queue:
+                await self._write(self._queue.popleft())
+            self._wake.clear()
+            await self._wake.wait()
+
+    def _may_speak(self, subject: Uid) -> bool:
+        now = self._clock.monotonic()
+        tokens, at = self._tokens.pop(subject, (float(BURST), now))
+        tokens = min(float(BURST), tokens + (now - at) / SECONDS_PER_TOKEN)
+        if len(self._tokens) >= REMEMBERED_SUBJECTS:
+            del self._tokens[next(iter(self._tokens))]
+        self._tokens[subject] = (tokens - 1, now) if tokens >= 1 else (tokens, now)
+        return tokens >= 1
+
+    async def _write(self, emit: Emit) -> None:
+        now = self._clock.now().replace(microsecond=0)
+        try:
+            await self._create_or_count(build_event(emit, now), now)
+        except ApiError as error:
+            self._lose(error)
+        else:
+            self._note("")
+
+    async def _create_or_count(self, body: JsonObject, now: datetime) -> None:
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        try:
+            await self._client.create(EVENTS, namespace, body)
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise
+            old = await self._client.get(EVENTS, namespace, name)
+            patch = {"count": old.count + 1, "lastTimestamp": wire_time(now)}
+            await self._client.patch(EVENTS, namespace, name, patch)
+
+    def _lose(self, error: ApiError) -> None:
+        self.dropped_count += 1
+        # A namespace that is leaving takes none, and that is no trouble of ours.
+        if error.is_refusal and "being terminated" not in error.message:
+            self._note(f"{error.code} {error.reason}", error.brief)
+
+    def _note(self, refusal: str, message: str = "") -> None:
+        """Once per change: people look for events, and find none."""
+        before, self._refusal = self._refusal, refusal
+        if refusal and refusal != before:
+            log.error("events are lost: the server does not take them", reason=refusal, message=message)
+        elif before and not refusal:
+            log.info("events are written again")
+
+
+def merge(emits: list[Emit]) -> list[Emit]:
+    """One event per subject, reason and message; the names it is about are listed."""
+    merged: dict[tuple[Uid, str, str], list[Emit]] = {}
+    for emit in emits:
+        merged.setdefault((emit.subject.uid, emit.reason, emit.message), []).append(emit)
+    return [_joined(same) for same in merged.values()]
+
+
+def _joined(same: list[Emit]) -> Emit:
+    first = same[0]
+    names = [name for emit in same for name in emit.names]
+    if not names:
+        return first
+    shown = ", ".join(names[:NAMED_OBJECTS])
+    more = f" and {len(names) - NAMED_OBJECTS} more" if len(names) > NAMED_OBJECTS else ""
+    return Emit(
+        subject=first.subject, reason=first.reason, severity=first.severity, message=f"{first.message}: {shown}{more}"
+    )
+
+
+def build_event(emit: Emit, now: datetime) -> JsonObject:
+    subject = emit.subject
+    component = TOPOLOGY_COMPONENT if subject.kind == TOPOLOGY_BINDINGS.kind else COMPONENT
+    seed = "\n".join((subject.uid, emit.reason, emit.message)).encode()
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{subject.name}.{hashlib.blake2b(seed, digest_size=8).hexdigest()}",
+            "namespace": subject.namespace or HOME,
+        },
+        "involvedObject": {
+            "apiVersion": subject.api_version,
+            "kind": subject.kind,
+            "namespace": subject.namespace,
+            "name": subject.name,
+            "uid": subject.uid,
+        },
+        "reason": emit.reason,
+        "message": emit.message[:1024],
+        "type": emit.severity,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": component,
+        "firstTimestamp": wire_time(now),
+        "lastTimestamp": wire_time(now),
+        "count": 1,
+    }

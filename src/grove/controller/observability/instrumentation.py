@@ -1,0 +1,120 @@
+"""What the loop and the connection tell whoever counts. Counting itself is `metrics.py`; nobody needs to listen."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import msgspec
+
+from grove.kube.api_errors import ApiError
+from grove.kube.request_info import target_of
+from grove.kube.response_decoding import check
+from grove.kube.transport import Request, Response, Transport
+
+# They say neither that something is wrong nor that it is over: a place in a list grew too old, or the server asks for
+# patience, as a real one does for a kind that was installed a moment ago.
+_EVERYDAY = (410, 429)
+
+
+class Meter(Protocol):
+    def visited(self, seconds: float) -> None:
+        """One set was visited, for this long."""
+
+    def refused(self, reason: str) -> None:
+        """The server will not create something; the reason is the planner's word."""
+
+    def failed(self) -> None:
+        """A visit ended with a bug of ours."""
+
+
+class NoMeter:
+    """Implements `Meter`: nobody counts."""
+
+    def visited(self, seconds: float) -> None:
+        pass
+
+    def refused(self, reason: str) -> None:
+        pass
+
+    def failed(self) -> None:
+        pass
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a request was, in the words of an audit log: `create`, `pods`."""
+
+    verb: str
+    resource: str
+
+
+class Listener(Protocol):
+    def answered(self, asked: Asked, code: int) -> None:
+        """The server's status code; 0: no answer."""
+
+    def followed(self, asked: Asked, trouble: ApiError | None) -> None:
+        """A list or a watch of this resource began, or could not."""
+
+
+class OverheardTransport:
+    """Implements `Transport`. Tells its listeners what became of every request."""
+
+    def __init__(self, inner: Transport, *listeners: Listener) -> None:
+        self._inner = inner
+        self._listeners = listeners
+
+    async def send(self, request: Request) -> Response:
+        asked = _asked(request)
+        try:
+            response = await self._inner.send(request)
+        except ApiError as error:
+            self._answered(asked, error.code)
+            if asked.verb == "list":
+                self._followed(asked, error)
+            raise
+        self._answered(asked, response.status)
+        if asked.verb == "list" and response.status not in _EVERYDAY:
+            self._followed(asked, _trouble_of(request, response))
+        return response
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        asked = Asked("watch", target_of(request).resource)
+        is_open = False
+        try:
+            async with self._inner.stream(request) as lines:
+                is_open = True
+                self._answered(asked, 200)
+                self._followed(asked, None)
+                yield lines
+        except ApiError as error:
+            if not is_open:
+                self._answered(asked, error.code)
+                if error.code not in _EVERYDAY:
+                    self._followed(asked, error)
+            raise
+
+    def _answered(self, asked: Asked, code: int) -> None:
+        for listener in self._listeners:
+            listener.answered(asked, code)
+
+    def _followed(self, asked: Asked, trouble: ApiError | None) -> None:
+        for listener in self._listeners:
+            listener.followed(asked, trouble)
+
+
+def _asked(request: Request) -> Asked:
+    target = target_of(request)
+    if request.is_write:
+        return Asked(target.verb, target.resource)
+    # What the server offers is a page of it, and no list of objects.
+    return Asked("list" if target.resource and not target.name else "get", target.resource)
+
+
+def _trouble_of(request: Request, response: Response) -> ApiError | None:
+    if response.status < 400:
+        return None
+    try:
+        check(request, response)
+    except ApiError as error:
+        return error
+    return None

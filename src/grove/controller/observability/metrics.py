@@ -1,0 +1,266 @@
+"""Numbers for Prometheus: what the operator does, and how its sets and gangs fare. No label grows with the cluster.
+
+Sets and gangs are counted as they change, one at a time; what only matters when somebody asks is read then.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from grove.api.reasons import ConditionType, Reason
+from grove.api.types.meta import Uid, is_condition_true
+from grove.api.types.pod import Pod
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.podgang import GangPhase, PodGang
+from grove.clock import Clock
+from grove.controller.manager import Controller
+from grove.controller.observability.gang_termination_metrics import BreachMetrics
+from grove.controller.observability.instrumentation import Asked
+from grove.kube.api_errors import ApiError
+from grove.planner.status.write_failures import WRITE_REASONS
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+LEAVING = "Terminating"
+NO_ANSWER = "none"
+# Always shown, so that an alarm sees them return to 0.
+FAILING_REASONS = (*WRITE_REASONS, Reason.CREATE_REFUSED, Reason.NAME_TAKEN)
+_PASS_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_LIFE_BUCKETS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0)
+
+
+class Metrics:
+    """Implements `Meter` and `Listener`. Lives as long as the process; controllers come and go with their terms."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Else every counter has a twin that tells when it was made. The library has no types for this one.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._requests = Counter(
+            "grove_api_requests", "Requests to the API server.", ["verb", "resource", "code"], registry=self.registry
+        )
+        self._passes = Histogram(
+            "grove_pass_seconds", "Time of one visit of a set.", buckets=_PASS_BUCKETS, registry=self.registry
+        )
+        self._refusals = Counter(
+            "grove_refusals", "Objects that the API server refused to create.", ["reason"], registry=self.registry
+        )
+        self._bugs = Counter("grove_bugs", "Visits that ended with a bug of the operator.", registry=self.registry)
+        self._restores = Counter(
+            "grove_restores",
+            "Times that the API server was found to be restored from a backup.",
+            registry=self.registry,
+        )
+        self._gates = self._life_time("grove_pod_gate_seconds", "From a pod's creation until its gate went.")
+        self._scheduled = self._life_time(
+            "grove_gang_scheduled_seconds", "From a gang's creation until its minimum had nodes for the first time."
+        )
+        self._ready = self._life_time(
+            "grove_gang_ready_seconds", "From a gang's creation until its minimum was ready for the first time."
+        )
+        self.breaches = BreachMetrics(self.registry, clock)
+        ProcessCollector(registry=self.registry)
+        self.registry.register(_Present(self))
+        self.is_leading = False
+        self.controller: Controller | None = None
+        # By resource that cannot be listed or watched: the verb and the code.
+        self.troubles: Callable[[], Mapping[str, tuple[str, int]]] = dict
+        self.lag_seconds: Callable[[], float] = lambda: 0.0
+        self.events_lost_before = 0
+        self.restarts_before: Tally[str] = Tally()
+        self.sets: Tally[str] = Tally()
+        self.gangs: Tally[str] = Tally()
+        self._known: dict[str, set[Uid]] = {}
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+    def follow(self, controller: Controller) -> None:
+        """From the beginning of a term on."""
+        self.controller = controller
+        self.is_leading = True
+        controller.caches.sets.subscribe(self._set_changed)
+        controller.caches.gangs.subscribe(self._gang_changed)
+        controller.caches.pods.subscribe(self._pod_changed)
+        self.breaches.follow(controller.caches)
+
+    def unfollow(self) -> None:
+        """The term is over: what we counted of others' objects is no longer known."""
+        if self.controller is not None:
+            self.restarts_before.update(self.controller.watch_restarts())
+            self.events_lost_before += self.controller.recorder.dropped_count
+        self.controller = None
+        self.is_leading = False
+        self.sets.clear()
+        self.gangs.clear()
+        self._known.clear()
+        self.breaches.unfollow()
+
+    # Meter
+
+    def visited(self, seconds: float) -> None:
+        self._passes.observe(seconds)
+
+    def refused(self, reason: str) -> None:
+        self._refusals.labels(reason).inc()
+
+    def failed(self) -> None:
+        self._bugs.inc()
+
+    def restored(self) -> None:
+        """The API server's data were restored from a backup."""
+        self._restores.inc()
+
+    # Listener
+
+    def answered(self, asked: Asked, code: int) -> None:
+        self._requests.labels(asked.verb, asked.resource, str(code) if code else NO_ANSWER).inc()
+
+    def followed(self, asked: Asked, trouble: ApiError | None) -> None:
+        pass
+
+    # What the caches tell
+
+    def _set_changed(self, old: PodCliqueSet | None, new: PodCliqueSet | None) -> None:
+        _move(self.sets, _set_phase(old), _set_phase(new))
+
+    def _gang_changed(self, old: PodGang | None, new: PodGang | None) -> None:
+        _move(self.gangs, _gang_phase(old), _gang_phase(new))
+        self._measure_gang(ConditionType.SCHEDULED, self._scheduled, old, new)
+        self._measure_gang(ConditionType.READY, self._ready, old, new)
+
+    def _measure_gang(
+        self, condition: ConditionType, times: Histogram, old: PodGang | None, new: PodGang | None
+    ) -> None:
+        """Only the first time counts; a gang that we meet when it is there already tells nothing."""
+        known = self._known.setdefault(condition, set())
+        if new is None:
+            if old is not None:
+                known.discard(old.metadata.uid)
+            return
+        if new.metadata.uid in known or not is_condition_true(new.status.conditions, condition):
+            return
+        known.add(new.metadata.uid)
+        if old is not None:
+            times.observe(self._age(new.metadata.creation_timestamp))
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if old is None or new is None or not old.spec.scheduling_gates:
+            return
+        if old.is_behind_our_gate and not new.is_behind_our_gate:
+            self._gates.observe(self._age(new.metadata.creation_timestamp))
+
+    def _age(self, created: datetime | None) -> float:
+        return max(0.0, (self._clock.now() - created).total_seconds()) if created is not None else 0.0
+
+    def _life_time(self, name: str, text: str) -> Histogram:
+        return Histogram(name, text, buckets=_LIFE_BUCKETS, registry=self.registry)
+
+
+class _Present(Collector):
+    """What is true at the moment somebody asks."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        metrics = self._metrics
+        queue = metrics.controller.queue if metrics.controller is not None else None
+        yield GaugeMetricFamily("grove_leader", "1 if this process leads.", value=float(metrics.is_leading))
+        yield _by("grove_sets", "Sets by phase.", metrics.sets)
+        yield _by("grove_gangs", "Gangs by phase.", metrics.gangs)
+        yield GaugeMetricFamily(
+            "grove_sets_held", "Sets whose due teardowns are held.", value=metrics.breaches.held_count
+        )
+        yield GaugeMetricFamily(
+            "grove_queue_depth", "Sets that wait to be visited.", value=queue.depth if queue is not None else 0
+        )
+        yield GaugeMetricFamily(
+            "grove_queue_oldest_seconds",
+            "How long the set that waits longest has waited.",
+            value=queue.oldest_seconds if queue is not None else 0.0,
+        )
+        restarts = Tally(metrics.restarts_before)
+        if metrics.controller is not None:
+            restarts.update(metrics.controller.watch_restarts())
+        family = CounterMetricFamily(
+            "grove_watch_restarts", "Watches that were refused, broke or fell silent.", labels=["resource"]
+        )
+        for resource, count in sorted(restarts.items()):
+            family.add_metric([resource], count)
+        yield family
+        yield from self._troubles()
+
+    def _troubles(self) -> Iterator[Metric]:
+        metrics, controller = self._metrics, self._metrics.controller
+        failing: Tally[str] = Tally({str(reason): 0 for reason in FAILING_REASONS})
+        if controller is not None:
+            failing.update(controller.failing_by_reason())
+        writes = GaugeMetricFamily("grove_writes_failing", "Writes that fail now, by reason.", labels=["reason"])
+        for reason, count in sorted(failing.items()):
+            writes.add_metric([reason], count)
+        yield writes
+        lists = GaugeMetricFamily(
+            "grove_watch_failing", "1 for a kind that cannot be listed or watched.", labels=["resource", "verb", "code"]
+        )
+        for resource, (verb, code) in sorted(metrics.troubles().items()):
+            lists.add_metric([resource, verb, str(code) if code else NO_ANSWER], 1)
+        yield lists
+        unreadable = GaugeMetricFamily(
+            "grove_objects_unreadable", "Objects that the operator does not understand.", labels=["resource"]
+        )
+        for resource, found in sorted(controller.unreadable().items() if controller is not None else ()):
+            unreadable.add_metric([resource], len(found))
+        yield unreadable
+        stale = GaugeMetricFamily(
+            "grove_cache_stale_seconds", "For how long a cache may have missed something.", labels=["resource"]
+        )
+        for resource, seconds in sorted(controller.stale_seconds().items() if controller is not None else ()):
+            stale.add_metric([resource], seconds)
+        yield stale
+        yield GaugeMetricFamily(
+            "grove_event_loop_lag_seconds", "Longest delay of the event loop in the last minute.",
+            value=metrics.lag_seconds(),
+        )  # fmt: skip
+        lost = metrics.events_lost_before + (controller.recorder.dropped_count if controller is not None else 0)
+        yield CounterMetricFamily("grove_events_lost", "Events that were not written.", value=lost)
+
+
+def _by(name: str, text: str, tally: Tally[str]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=["phase"])
+    for phase, count in sorted(tally.items()):
+        family.add_metric([phase], count)
+    return family
+
+
+def _move(tally: Tally[str], before: str, after: str) -> None:
+    if before == after:
+        return
+    if before:
+        tally[before] -= 1
+    if after:
+        tally[after] += 1
+
+
+def _set_phase(pcs: PodCliqueSet | None) -> str:
+    if pcs is None:
+        return ""
+    return LEAVING if pcs.metadata.is_leaving else pcs.status.phase or GangPhase.PENDING.value
+
+
+def _gang_phase(gang: PodGang | None) -> str:
+    if gang is None:
+        return ""
+    return LEAVING if gang.metadata.is_leaving else gang.status.phase or GangPhase.PENDING.value

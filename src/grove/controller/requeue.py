@@ -1,0 +1,96 @@
+"""After a visit: what is recorded, and when its key is visited again. The same for every kind of key."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from grove.api.reasons import EventReason
+from grove.api.types.meta import Uid
+from grove.clock import Clock
+from grove.controller.controller_options import Settings
+from grove.controller.executor import Outcome
+from grove.controller.failed_writes import FailedWrites
+from grove.controller.observability.decision_log import Journal
+from grove.controller.observability.events import EventRecorder
+from grove.controller.workqueue import KeyQueue
+from grove.kube.api_errors import ApiError
+from grove.planner.actions import Emit, Severity, Subject, earliest
+from grove.planner.status.write_failures import FailedWrite, describe_failed, lasting_at
+
+
+class Aftermath:
+    """Remembers how often in a row a key met trouble that was not its own fault."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        queue: KeyQueue,
+        recorder: EventRecorder,
+        settings: Settings,
+        journal: Journal,
+        failed_writes: FailedWrites,
+    ) -> None:
+        self._clock = clock
+        self._queue = queue
+        self._recorder = recorder
+        self._settings = settings
+        self._journal = journal
+        self._failed_writes = failed_writes
+        self._trouble: dict[Uid, int] = {}
+
+    @property
+    def troubled(self) -> frozenset[Uid]:
+        return frozenset(self._trouble)
+
+    def settle(self, key: Uid, wake_at: datetime | None, outcomes: Sequence[Outcome]) -> None:
+        emits = [emit for outcome in outcomes for emit in outcome.emits]
+        self._recorder.record(emits)
+        self._journal.decided(key, [done for outcome in outcomes for done in outcome.done], emits)
+        errors = [error for outcome in outcomes for error in outcome.errors]
+        if errors:
+            self._journal.troubled(key, errors, self._trouble.get(key, 0))
+            # What is due earlier stays due earlier: one broken part must not hold up the others.
+            wake_at = earliest(wake_at, self._retry_at(key, max(e.retry_after or 0.0 for e in errors) or None))
+        else:
+            if not any(outcome.held_count for outcome in outcomes):
+                self._trouble.pop(key, None)
+            if any(outcome.is_cut_short for outcome in outcomes):
+                self._queue.add(key)
+        self._queue.wake_at(key, earliest(wake_at, *(outcome.retry_at for outcome in outcomes)))
+
+    def report_lasting(self, key: Uid, subject: Subject, *, is_in_status: bool) -> None:
+        """Log writes that have failed for a minute; as events too, where no status can say it."""
+        news = self._failed_writes.take_news(key, self._clock.now())
+        if not news:
+            return
+        self._journal.kept_failing(key, news)
+        if not is_in_status:
+            self._recorder.record([_event(subject, news)])
+
+    def refused(self, key: Uid, error: ApiError) -> None:
+        """The visit ended early, because the server said no or nothing."""
+        self._journal.troubled(key, [error], self._trouble.get(key, 0))
+        lasting = lasting_at(self._failed_writes.of(key), self._clock.now())
+        self._queue.wake_at(key, earliest(lasting, self._retry_at(key, error.retry_after)))
+
+    def failed(self, key: Uid) -> None:
+        """The visit ended by a bug: said loudly, tried again later."""
+        self._journal.failed(key)
+        self._queue.wake_at(key, self._retry_at(key, None))
+
+    def forget(self, key: Uid) -> None:
+        self._trouble.pop(key, None)
+        self._queue.wake_at(key, None)
+
+    def _retry_at(self, key: Uid, retry_after: float | None) -> datetime:
+        """Later and later while it lasts."""
+        attempts = self._trouble.get(key, 0)
+        self._trouble[key] = attempts + 1
+        first, longest = self._settings.first_backoff_seconds, self._settings.longest_backoff_seconds
+        pause = max(retry_after or 0.0, min(first * (1 << min(attempts, 16)), longest))
+        return self._clock.now() + timedelta(seconds=pause)
+
+
+def _event(subject: Subject, news: Sequence[FailedWrite]) -> Emit:
+    message = describe_failed(news[0], more_count=len(news) - 1)
+    return Emit(subject=subject, reason=EventReason.RECONCILE_FAILED, message=message, severity=Severity.WARNING)

@@ -1,0 +1,426 @@
+"""From the caches to a snapshot, incrementally: a view is made anew only when one of its parts changed.
+
+Also the routing: which object wakes which set. Nothing is decided here.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from grove.api import labels
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, Resource
+from grove.api.types.clustertopologybinding import ClusterTopologyBinding
+from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.meta import HasMetadata, OwnerKey, Uid
+from grove.api.types.node import Node
+from grove.api.types.pod import Pod, ended_well
+from grove.api.types.podclique import PodClique
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.podgang import PodGang
+from grove.api.types.scheduler_object import Mirror
+from grove.backends.registry import Backends
+from grove.controller.controller_options import MassOutage
+from grove.controller.failed_writes import FailedWrites
+from grove.controller.informers import Caches
+from grove.controller.mass_outage import Outage
+from grove.controller.rejected_creates import FailureBook
+from grove.kube.store import Store
+from grove.planner.snapshot import NOWHERE, SetContext, Snapshot, Surroundings, build_context
+from grove.planner.status.availability import is_group_updating
+from grove.planner.views import CliqueView, ReplicaView, pod_index, view_clique
+
+T = TypeVar("T", bound=HasMetadata)
+
+# A replica of the set that this key names.
+Part = tuple[OwnerKey, int]
+
+DEFAULT_MASS_OUTAGE = MassOutage()
+
+
+class _SetState:
+    """What is remembered of one set between visits."""
+
+    def __init__(self, context: SetContext) -> None:
+        self.context = context
+        # Ordered by index.
+        self.views: dict[int, ReplicaView] = {}
+        self.dirty: dict[int, None] = {}
+        # The number of replicas that the views were made for.
+        self.replicas = 0
+
+    def put(self, index: int, view: ReplicaView) -> None:
+        is_last = index not in self.views and (not self.views or index > next(reversed(self.views)))
+        is_in_place = index in self.views
+        self.views[index] = view
+        if not (is_last or is_in_place):
+            self.views = dict(sorted(self.views.items()))
+
+
+class Observer:
+    """Keeps views until their parts change; `wake` is told the uid of each set that something happened to."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        failures: FailureBook,
+        wake: Callable[[Uid], None],
+        *,
+        failed_writes: FailedWrites | None = None,
+        mass_outage: MassOutage = DEFAULT_MASS_OUTAGE,
+        surroundings: Surroundings = NOWHERE,
+    ) -> None:
+        self._caches = caches
+        self._failures = failures
+        self._failed_writes = failed_writes
+        self._wake = wake
+        self._sets: dict[Uid, _SetState] = {}
+        self._cliques: dict[Uid, CliqueView] = {}
+        # The last name of each index whose pod vanished; earlier ones are behind it in the row of derived names.
+        self._gone_names: dict[Uid, dict[int, str]] = {}
+        # Indices whose pods ended well and vanished before anybody wrote that down.
+        self._done: dict[Uid, set[int]] = {}
+        # Children of a set by replica; members of groups are found through their group.
+        self._parts: dict[str, dict[OwnerKey, dict[int, dict[Uid, Any]]]] = {}
+        # Gangs that do not say which replica they belong to, by set.
+        self._strays: dict[OwnerKey, dict[Uid, PodGang]] = {}
+        # The stored revisions of a set, kept until one changes.
+        self._revisions: dict[OwnerKey, tuple[ControllerRevision, ...]] = {}
+        self._surroundings = surroundings
+        # Replaced, never changed: plans may hold on to it.
+        self._node_labels: Mapping[str, Mapping[str, str]] = {}
+        self.touched_count = 0
+        self._outage = Outage(caches.nodes, mass_outage, changed=self._wake_all)
+        caches.sets.subscribe(self._set_changed)
+        caches.groups.subscribe(self._group_changed)
+        caches.cliques.subscribe(self._clique_changed)
+        caches.pods.subscribe(self._pod_changed)
+        caches.gangs.subscribe(self._gang_changed)
+        caches.revisions.subscribe(self._revision_changed)
+        caches.nodes.subscribe(self._node_changed)
+        caches.bindings.subscribe(self._binding_changed)
+        for kind, store in caches.queues.items():
+            store.subscribe(partial(self._queue_changed, kind))
+        for store in caches.mirrors.values():
+            store.subscribe(self._mirror_changed)
+        self._index("cliques", caches.cliques)
+        self._index("groups", caches.groups)
+        self._index("gangs", caches.gangs)
+        self._index("services", caches.services)
+
+    @property
+    def remembered_count(self) -> int:
+        """Sets, cliques and parts of which something is kept: none of those that are gone."""
+        parts = sum(len(sets) for sets in self._parts.values())
+        cliques = len(self._cliques) + len(self._gone_names) + len(self._done)
+        return len(self._sets) + cliques + len(self._strays) + len(self._revisions) + parts
+
+    # What happened
+
+    def _set_changed(self, old: PodCliqueSet | None, new: PodCliqueSet | None) -> None:
+        known = new or old
+        assert known is not None
+        uid = known.metadata.uid
+        if new is None:
+            self._sets.pop(uid, None)
+            self._revisions.pop(PODCLIQUESETS.owner_key(known.metadata), None)
+            self._failures.forget_set(uid)
+        self._wake(uid)
+
+    def _group_changed(self, old: PodCliqueScalingGroup | None, new: PodCliqueScalingGroup | None) -> None:
+        # Its cliques may have been seen before it: only now is it known whose they are.
+        if old is None and new is not None:
+            for clique in self._caches.cliques.owned_by(GROUPS.owner_key(new.metadata)):
+                self._mark_clique(clique)
+
+    def _clique_changed(self, old: PodClique | None, new: PodClique | None) -> None:
+        for known in (old, new):
+            if known is not None:
+                self._cliques.pop(known.metadata.uid, None)
+                self._mark_clique(known)
+        if old is not None and new is None:
+            self._gone_names.pop(old.metadata.uid, None)
+            self._done.pop(old.metadata.uid, None)
+
+    def _gang_changed(self, old: PodGang | None, new: PodGang | None) -> None:
+        for gang in (old, new):
+            owner = None if gang is None else gang.metadata.controller
+            if gang is None or owner is None or replica_index_of(gang) >= 0:
+                continue
+            strays = self._strays.setdefault(owner, {})
+            strays.pop(gang.metadata.uid, None)
+            if gang is new:
+                strays[gang.metadata.uid] = gang
+            if not strays:
+                del self._strays[owner]
+            self._mark(owner, -1)
+
+    def _revision_changed(self, old: ControllerRevision | None, new: ControllerRevision | None) -> None:
+        for owner in dict.fromkeys(one.metadata.controller for one in (old, new) if one is not None):
+            if owner is not None:
+                self._revisions.pop(owner, None)
+                self._mark(owner, -1)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        owner = new.metadata.controller if new is not None else None
+        before = old.metadata.controller if old is not None else None
+        if owner is not None:
+            self._pods_changed(self._clique_of(owner))
+        if old is not None and before is not None and before != owner:
+            clique = self._clique_of(before)
+            if clique is not None:
+                # Gone, or taken away from its clique by a user; either way its name is used up.
+                uid = clique.metadata.uid
+                self._gone_names.setdefault(uid, {})[pod_index(old)] = old.metadata.name
+                if ended_well(old):
+                    self._done.setdefault(uid, set()).add(pod_index(old))
+            self._pods_changed(clique)
+
+    def _clique_of(self, owner: OwnerKey) -> PodClique | None:
+        return _find_owner(self._caches.cliques, PODCLIQUES, owner)
+
+    def _pods_changed(self, clique: PodClique | None) -> None:
+        if clique is not None:
+            self._cliques.pop(clique.metadata.uid, None)
+            self._mark_clique(clique)
+
+    def _mark_clique(self, clique: PodClique) -> None:
+        group = _find_owner(self._caches.groups, GROUPS, clique.metadata.controller)
+        # A member is part of the replica that its group is part of, whatever its own label says.
+        top: HasMetadata = clique if group is None else group
+        self._mark(top.metadata.controller, replica_index_of(top))
+
+    def mark(self, set_uid: Uid, replica_index: int) -> None:
+        """Note that something changed that is not an object, such as a remembered failure."""
+        state = self._sets.get(set_uid)
+        if state is not None and replica_index >= 0:
+            state.dirty[replica_index] = None
+        if self._caches.sets.get(set_uid) is not None:
+            self._wake(set_uid)
+
+    def _mark(self, owner: OwnerKey | None, replica_index: int) -> None:
+        pcs = _find_owner(self._caches.sets, PODCLIQUESETS, owner)
+        if pcs is not None:
+            self.mark(pcs.metadata.uid, replica_index)
+
+    def _index(self, kind: str, store: Store[Any]) -> None:
+        parts = self._parts.setdefault(kind, {})
+
+        def changed(old: HasMetadata | None, new: HasMetadata | None) -> None:
+            before, after = _part_of(old), _part_of(new)
+            if old is not None and before is not None and before != after:
+                _take_out(parts, before, old.metadata.uid)
+                self._mark(*before)
+            if new is not None and after is not None:
+                parts.setdefault(after[0], {}).setdefault(after[1], {})[new.metadata.uid] = new
+                self._mark(*after)
+
+        store.subscribe(changed)
+
+    def _mirror_changed(self, old: Mirror | None, new: Mirror | None) -> None:
+        for owner in dict.fromkeys(one.metadata.controller for one in (old, new) if one is not None):
+            gang = _find_owner(self._caches.gangs, PODGANGS, owner)
+            if gang is not None:
+                self._mark(gang.metadata.controller, replica_index_of(gang))
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        before = {} if old is None else old.metadata.labels
+        after = {} if new is None else new.metadata.labels
+        if before != after:
+            named = {node.metadata.name: node.metadata.labels for node in self._caches.nodes.values()}
+            self._node_labels = {name: labels for name, labels in named.items() if labels}
+
+    def _binding_changed(self, old: ClusterTopologyBinding | None, new: ClusterTopologyBinding | None) -> None:
+        # What we write into its status concerns no set.
+        if old is None or new is None or old.spec != new.spec:
+            self._put_surroundings(bindings={one.metadata.name: one for one in self._caches.bindings.values()})
+
+    def _queue_changed(self, kind: str, old: Mirror | None, new: Mirror | None) -> None:
+        # Schedulers keep books on their queues all the time; sets care whether one is there and open.
+        if old is None or new is None or old.status.get("state") != new.status.get("state"):
+            queues = {**self._surroundings.surface.queues}
+            queues[kind] = {one.metadata.name: one for one in self._caches.queues[kind].values()}
+            self._put_surroundings(surface=msgspec.structs.replace(self._surroundings.surface, queues=queues))
+
+    def put_offers(self, backends: Backends, missing: frozenset[str]) -> None:
+        """What the server offers, whenever that is found out anew."""
+        surface = msgspec.structs.replace(self._surroundings.surface, missing=missing)
+        if (backends, missing) != (self._surroundings.backends, self._surroundings.surface.missing):
+            self._put_surroundings(backends=backends, surface=surface)
+
+    def _put_surroundings(self, **changes: object) -> None:
+        self._surroundings = msgspec.structs.replace(self._surroundings, **changes)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for pcs in self._caches.sets.values():
+            self._wake(pcs.metadata.uid)
+
+    # What is seen
+
+    def snapshot(self, set_uid: Uid) -> Snapshot | None:
+        """The set as it is known now, or None if it does not exist."""
+        pcs = self._caches.sets.get(set_uid)
+        if pcs is None:
+            return None
+        state, owner = self._state_of(pcs), PODCLIQUESETS.owner_key(pcs.metadata)
+        # Of a set that is not carried out only what exists is seen: its numbers may be beyond all measure.
+        wanted = 0 if state.context.errors else pcs.spec.replicas
+        if state.replicas != wanted:
+            least = min(state.replicas, wanted)
+            state.dirty.update(dict.fromkeys(index for index in state.views if index >= least))
+            state.dirty.update(dict.fromkeys(range(least, wanted)))
+            state.replicas = wanted
+        for index in state.dirty:
+            self._refresh(state, owner, index)
+        state.dirty.clear()
+        return Snapshot(
+            pcs=pcs,
+            context=state.context,
+            replicas=tuple(state.views.values()),
+            revisions=self._revisions_of(owner),
+            failures=self._failures.of(set_uid, -1),
+            failed_writes=self._failed_writes.of(set_uid) if self._failed_writes else (),
+            is_tried=self._failed_writes is None or self._failed_writes.is_tried(set_uid),
+            strays=tuple(sorted(self._strays.get(owner, {}).values(), key=_name_of)),
+            refused_ahead_count=self._refused_ahead_count(pcs),
+            hold_until=self._outage.until,
+            outage_until=self._outage.outage_until,
+            node_labels=self._node_labels,
+        )
+
+    def _revisions_of(self, owner: OwnerKey) -> tuple[ControllerRevision, ...]:
+        found = self._revisions.get(owner)
+        if found is None:
+            found = self._revisions[owner] = tuple(sorted(self._caches.revisions.owned_by(owner), key=_name_of))
+        return found
+
+    def _state_of(self, pcs: PodCliqueSet) -> _SetState:
+        state = self._sets.get(pcs.metadata.uid)
+        if state is None:
+            state = self._sets[pcs.metadata.uid] = _SetState(build_context(pcs, self._surroundings))
+            owner = PODCLIQUESETS.owner_key(pcs.metadata)
+            for parts in self._parts.values():
+                state.dirty.update(dict.fromkeys(parts.get(owner, ())))
+            return state
+        is_same = _is_same_ask(state.context, pcs)
+        if not is_same or state.context.surroundings is not self._surroundings:
+            known = state.context.backend.mirrors
+            state.context = build_context(pcs, self._surroundings, state.context if is_same else None)
+            if state.context.backend.mirrors != known:
+                # Views hold what a scheduler of another kind has of their gangs.
+                state.dirty.update(dict.fromkeys(state.views))
+        return state
+
+    def _refresh(self, state: _SetState, owner: OwnerKey, index: int) -> None:
+        self.touched_count += 1
+        part = (owner, index)
+        groups = self._children("groups", part)
+        cliques = self._children("cliques", part)
+        for group in groups:
+            cliques += self._caches.cliques.owned_by(GROUPS.owner_key(group.metadata))
+        rolling = frozenset(GROUPS.owner_key(group.metadata) for group in groups if is_group_updating(group))
+        gangs = sorted(self._children("gangs", part), key=_name_of)
+        kinds = state.context.backend.mirrors
+        view = ReplicaView(
+            index=index,
+            cliques={
+                c.metadata.name: self._view_of(c, rolling, is_finite=state.context.is_training)
+                for c in sorted(cliques, key=_name_of)
+            },
+            groups={g.metadata.name: g for g in sorted(groups, key=_name_of)},
+            gangs={g.metadata.name: g for g in gangs},
+            services={s.metadata.name: s for s in self._children("services", part)},
+            mirrors={g.metadata.uid: found for g in gangs if (found := self._mirrors_of(g, kinds))},
+            failures=self._failures.of(owner.uid, index),
+        )
+        if index < state.replicas or view.has_anything:
+            state.put(index, view)
+        else:
+            state.views.pop(index, None)
+            self._failures.forget_replica(owner.uid, index)
+
+    def _mirrors_of(
+        self, gang: PodGang, kinds: tuple[Resource[Mirror], ...]
+    ) -> tuple[tuple[Resource[Mirror], Mirror], ...]:
+        return tuple(
+            (kind, mirror)
+            for kind in kinds
+            for mirror in self._caches.mirrors[kind.full_name].owned_by(PODGANGS.owner_key(gang.metadata))
+        )
+
+    def _children(self, kind: str, part: Part) -> list[Any]:
+        return list(self._parts[kind].get(part[0], {}).get(part[1], {}).values())
+
+    def _view_of(self, clique: PodClique, rolling_groups: frozenset[OwnerKey], *, is_finite: bool) -> CliqueView:
+        uid = clique.metadata.uid
+        view = self._cliques.get(uid)
+        if view is None:
+            pods = self._caches.pods.owned_by(PODCLIQUES.owner_key(clique.metadata))
+            self.touched_count += len(pods)
+            gone = frozenset(self._gone_names.get(uid, {}).values())
+            done = frozenset(self._done.get(uid, ()))
+            view = self._cliques[uid] = view_clique(clique, pods, gone, is_finite=is_finite, done_before=done)
+        if clique.metadata.controller in rolling_groups:
+            return msgspec.structs.replace(view, is_group_rolling=True)
+        return view
+
+    def _refused_ahead_count(self, pcs: PodCliqueSet) -> int:
+        """Older sets of this namespace that wait for refused pods; 0 unless this set is refused itself."""
+        if not self._failures.has_refused_pods(pcs.metadata.uid):
+            return 0
+        mine = _age_of(pcs)
+        return sum(
+            other.metadata.namespace == pcs.metadata.namespace
+            and _age_of(other) < mine
+            and self._failures.has_refused_pods(other.metadata.uid)
+            for other in self._caches.sets.values()
+        )
+
+
+def replica_index_of(obj: HasMetadata) -> int:
+    """The set replica an object belongs to, by its label; -1 without one."""
+    value = obj.metadata.labels.get(labels.SET_REPLICA_INDEX, "")
+    return int(value) if value.isdecimal() else -1
+
+
+def _find_owner(store: Store[T], resource: Resource[T], owner: OwnerKey | None) -> T | None:
+    """Return the object that an owner key names; None if there is none, or another one has that uid."""
+    found = None if owner is None else store.get(owner.uid)
+    return found if found is not None and resource.owner_key(found.metadata) == owner else None
+
+
+def _part_of(obj: HasMetadata | None) -> Part | None:
+    if obj is None:
+        return None
+    owner, index = obj.metadata.controller, replica_index_of(obj)
+    return (owner, index) if owner is not None and index >= 0 else None
+
+
+def _take_out(parts: dict[OwnerKey, dict[int, dict[Uid, Any]]], part: Part, uid: Uid) -> None:
+    replicas = parts[part[0]]
+    siblings = replicas[part[1]]
+    del siblings[uid]
+    if not siblings:
+        del replicas[part[1]]
+    if not replicas:
+        del parts[part[0]]
+
+
+def _name_of(obj: HasMetadata) -> str:
+    return obj.metadata.name
+
+
+def _age_of(pcs: PodCliqueSet) -> tuple[float, str]:
+    created = pcs.metadata.creation_timestamp
+    return (created.timestamp() if created else 0.0, pcs.metadata.uid)
+
+
+def _is_same_ask(context: SetContext, pcs: PodCliqueSet) -> bool:
+    return (
+        context.generation == pcs.metadata.generation
+        and context.labels == pcs.metadata.labels
+        and context.annotations == pcs.metadata.annotations
+    )

@@ -1,0 +1,75 @@
+"""Which statuses are written now and which wait for the next change: ten counts in a second become one write.
+
+While a large set is built, thousands of counts change at once: then they wait longer, and so does good news, so that
+telling about the work does not hold up the work. The set's own status is one write, and waits a second at most.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from grove.api.types.meta import Uid
+from grove.planner.actions import WHOLE_SET, StatusWrite, Urgency
+
+# Statuses of one set that only count, at most.
+COUNTS_PER_SECOND = 50
+# Good news from a set most of which is still under way.
+NEWS_PATIENCE = timedelta(seconds=10)
+
+
+class StatusPacer:
+    """Remembers since when each status of a set has been out of date, until it is written."""
+
+    def __init__(self, settle: timedelta) -> None:
+        self._settle = settle
+        self._since: dict[Uid, dict[Uid, datetime]] = {}
+        self._wake_at: dict[Uid, datetime] = {}
+
+    def choose(self, key: Uid, statuses: Sequence[StatusWrite], now: datetime) -> list[StatusWrite]:
+        """The statuses to write now, those first that must not be cut off: facts, the set's own, news, counts."""
+        known = self._since.get(key, {})
+        since = {status.uid: known.get(status.uid, now) for status in statuses}
+        patience = self._patience(statuses)
+        chosen: list[StatusWrite] = []
+        waits: list[datetime] = []
+        for status in statuses:
+            longest = patience[status.urgency]
+            until = since[status.uid] + (min(self._settle, longest) if status.part == WHOLE_SET else longest)
+            if now >= until:
+                chosen.append(status)
+            else:
+                waits.append(until)
+        self.forget(key)
+        if since:
+            self._since[key] = since
+        if waits:
+            self._wake_at[key] = min(waits)
+        return sorted(chosen, key=_turn)
+
+    def written(self, key: Uid, uids: Iterable[Uid]) -> None:
+        """What changes from now on waits anew; a status whose write did not come through has waited already."""
+        since = self._since.get(key, {})
+        for uid in uids:
+            since.pop(uid, None)
+        if not since:
+            self._since.pop(key, None)
+
+    def wake_at(self, key: Uid) -> datetime | None:
+        return self._wake_at.get(key)
+
+    def forget(self, key: Uid) -> None:
+        self._since.pop(key, None)
+        self._wake_at.pop(key, None)
+
+    def _patience(self, statuses: Sequence[StatusWrite]) -> dict[Urgency, timedelta]:
+        is_crowd = sum(status.urgency is Urgency.COUNT for status in statuses) > COUNTS_PER_SECOND
+        return {
+            Urgency.FACT: timedelta(0),
+            Urgency.NEWS: NEWS_PATIENCE if is_crowd else timedelta(0),
+            Urgency.COUNT: max(self._settle, timedelta(seconds=len(statuses) / COUNTS_PER_SECOND)),
+        }
+
+
+def _turn(status: StatusWrite) -> int:
+    if status.urgency is Urgency.FACT:
+        return 0
+    return 1 if status.part == WHOLE_SET else 2 if status.urgency is Urgency.NEWS else 3

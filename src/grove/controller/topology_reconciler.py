@@ -1,0 +1,159 @@
+"""The small loop beside the large one: one visit to a ClusterTopologyBinding, whenever it or a topology changed.
+
+Nothing polls. What is decided is in `binding_sync.py`; that sets follow a binding is `snapshot_builder.py`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from grove.api.resources import TOPOLOGY_BINDINGS, Resource
+from grove.api.types.clustertopologybinding import ClusterTopologyBinding
+from grove.api.types.meta import Uid
+from grove.api.types.scheduler_object import Mirror
+from grove.clock import Clock
+from grove.controller.controller_options import Settings
+from grove.controller.executor import Executor, Outcome
+from grove.controller.failed_writes import FailedWrites
+from grove.controller.informers import Caches
+from grove.controller.observability.decision_log import Journal
+from grove.controller.observability.events import EventRecorder
+from grove.controller.rejected_creates import FailureBook
+from grove.controller.requeue import Aftermath
+from grove.controller.workqueue import KeyQueue
+from grove.kube.api_errors import ApiError
+from grove.planner.actions import Plan, earliest, subject_of
+from grove.planner.status.write_failures import lasting_at, wanted_ids
+from grove.planner.topology.binding_sync import TOPOLOGY_KINDS, SchedulerTopologies, plan_binding
+
+# A binding has no replicas: all of it is one part.
+_WHOLE = -1
+
+
+def topology_kinds(settings: Settings) -> dict[str, Resource[Mirror]]:
+    """By the name of the scheduler: those enabled that keep topologies of their own."""
+    if not settings.is_topology_aware:
+        return {}
+    return {name: kind for name, kind in TOPOLOGY_KINDS.items() if name in settings.schedulers}
+
+
+class TopologyLoop:
+    """`run` until cancelled. `is_missing` answers whether the cluster does not serve a kind."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        caches: Caches,
+        executor: Executor,
+        failed_writes: FailedWrites,
+        recorder: EventRecorder,
+        settings: Settings,
+        journal: Journal,
+        is_missing: Callable[[Resource[Any]], bool],
+    ) -> None:
+        self._clock = clock
+        self._caches = caches
+        self._executor = executor
+        self._is_missing = is_missing
+        self._kinds = topology_kinds(settings)
+        self._failures = FailureBook()
+        self._failed_writes = failed_writes
+        self.queue = KeyQueue(clock)
+        self._aftermath = Aftermath(
+            clock=clock,
+            queue=self.queue,
+            recorder=recorder,
+            settings=settings,
+            journal=journal,
+            failed_writes=failed_writes,
+        )
+        self.visit_count = 0
+        caches.bindings.subscribe(self._binding_changed)
+        caches.topologies.subscribe(self._topology_changed)
+
+    def wake_all(self) -> None:
+        """What the cluster serves changed."""
+        for binding in self._caches.bindings.values():
+            self.queue.add(binding.metadata.uid)
+
+    async def run(self) -> None:
+        while True:
+            key = await self.queue.take()
+            try:
+                await self._visit_safely(key)
+            finally:
+                self.queue.done(key)
+
+    def _binding_changed(self, old: ClusterTopologyBinding | None, new: ClusterTopologyBinding | None) -> None:
+        known = new or old
+        if known is not None:
+            self.queue.add(known.metadata.uid)
+
+    def _topology_changed(self, old: Mirror | None, new: Mirror | None) -> None:
+        known = new or old
+        for binding in self._caches.bindings.values():
+            if known is not None and known.metadata.name in _named_by(binding):
+                self.queue.add(binding.metadata.uid)
+
+    async def _visit_safely(self, key: Uid) -> None:
+        try:
+            await self._visit(key)
+        except ApiError as error:
+            self._aftermath.refused(key, error)
+        except Exception:
+            # One binding must not stop the others, nor the sets.
+            self._aftermath.failed(key)
+
+    async def _visit(self, key: Uid) -> None:
+        self.visit_count += 1
+        await self._executor.make_sure(key)
+        decided = self._decide(key)
+        if decided is None:
+            self._forget(key)
+            return
+        outcome = await self._executor.carry_out(decided.chains, lane=key)
+        self._remember_failures(key, outcome)
+        # What is said of it comes after what was done about it.
+        seen = (self._decide(key) if outcome.write_count else decided) or decided
+        told = await self._executor.write_statuses(seen.statuses, lane=key)
+        self._failed_writes.keep_only(key, wanted_ids(seen))
+        wake_at = earliest(seen.wake_at, lasting_at(self._failed_writes.of(key), self._clock.now()))
+        self._aftermath.settle(key, wake_at, (outcome, told))
+        binding = self._caches.bindings.get(key)
+        if binding is not None:
+            self._aftermath.report_lasting(key, subject_of(TOPOLOGY_BINDINGS, binding.metadata), is_in_status=False)
+
+    def _decide(self, key: Uid) -> Plan | None:
+        binding = self._caches.bindings.get(key)
+        if binding is None:
+            return None
+        known = [
+            SchedulerTopologies(
+                scheduler=scheduler,
+                resource=kind,
+                topologies=None
+                if self._is_missing(kind)
+                else {one.metadata.name: one for one in self._caches.store(kind).values()},
+            )
+            for scheduler, kind in self._kinds.items()
+        ]
+        return plan_binding(binding, known, self._clock.now(), self._failures.of(key, _WHOLE))
+
+    def _remember_failures(self, key: Uid, outcome: Outcome) -> None:
+        refused = {refusal.key for refusal in outcome.refused}
+        self._failures.clear(key, _WHOLE, [name for _, name in outcome.created if name not in refused])
+        for refusal in outcome.refused:
+            self._failures.record(
+                key, _WHOLE, key=refusal.key, code=refusal.code, message=refusal.message, now=self._clock.now(),
+                target=refusal.target, status_code=refusal.status_code,
+            )  # fmt: skip
+
+    def _forget(self, key: Uid) -> None:
+        self._executor.forget(key)
+        self._aftermath.forget(key)
+        self._failures.forget_set(key)
+
+
+def _named_by(binding: ClusterTopologyBinding) -> tuple[str, ...]:
+    references = (entry.topology_reference for entry in binding.spec.scheduler_topology_bindings)
+    return (binding.metadata.name, *references)

@@ -1,0 +1,153 @@
+"""What runs: the operator's Deployment, its configuration, and the Service by which the API server asks it."""
+
+import hashlib
+
+from grove.api.types.meta import JsonObject
+from grove.installation.install_options import NAME, Installation
+from grove.installation.labels import LABELS, SELECTOR, object_metadata
+
+CONFIG_FOLDER = "/etc/grove-operator/config"
+CONFIG_FILE = "config.yaml"
+WEBHOOK_PORT = 443
+# Somebody without a name and without rights: images of the `nonroot` kind use this number too.
+USER_ID = 65532
+_HASH_DIGITS = 8
+
+
+def workload_objects(installation: Installation) -> tuple[JsonObject, ...]:
+    return (
+        _config_map(installation),
+        _service(installation),
+        _deployment(installation),
+        _disruption_budget(installation),
+    )
+
+
+def config_map_name(installation: Installation) -> str:
+    """Another configuration is another object: pods follow a change, and a rollback finds what it had."""
+    digest = hashlib.sha256(installation.configuration_text.encode()).hexdigest()
+    return f"{NAME}-cm-{digest[:_HASH_DIGITS]}"
+
+
+def _config_map(installation: Installation) -> JsonObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": object_metadata(config_map_name(installation), installation.namespace),
+        "immutable": True,
+        "data": {CONFIG_FILE: installation.configuration_text},
+    }
+
+
+def _service(installation: Installation) -> JsonObject:
+    ports = [
+        {"name": "webhooks", "port": WEBHOOK_PORT, "targetPort": "webhooks"},
+        {"name": "metrics", "port": installation.configuration.server.metrics.port, "targetPort": "metrics"},
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": object_metadata(NAME, installation.namespace),
+        "spec": {"selector": dict(SELECTOR), "ports": ports},
+    }
+
+
+def _disruption_budget(installation: Installation) -> JsonObject:
+    """One at a time may go; a single replica does not hold up the draining of its node."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": object_metadata(NAME, installation.namespace),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": dict(SELECTOR)}},
+    }
+
+
+def _deployment(installation: Installation) -> JsonObject:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": object_metadata(NAME, installation.namespace),
+        "spec": {
+            "replicas": installation.replicas,
+            "selector": {"matchLabels": dict(SELECTOR)},
+            # The new one answers before an old one goes: writes to sets are never refused because of an upgrade.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {"metadata": {"labels": dict(LABELS)}, "spec": _pod_spec(installation)},
+        },
+    }
+
+
+def _pod_spec(installation: Installation) -> JsonObject:
+    priority = {"priorityClassName": installation.priority_class} if installation.priority_class else {}
+    return {
+        "serviceAccountName": NAME,
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        **priority,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [_spread("topology.kubernetes.io/zone"), _spread("kubernetes.io/hostname")],
+        "containers": [_container(installation)],
+        "volumes": _volumes(installation),
+    }
+
+
+def _spread(key: str) -> JsonObject:
+    return {
+        "topologyKey": key,
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": dict(SELECTOR)},
+    }
+
+
+def _container(installation: Installation) -> JsonObject:
+    server = installation.configuration.server
+    return {
+        "name": "operator",
+        "image": installation.image,
+        "args": ["operator", f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
+        "env": [
+            {
+                "name": "GROVE_OPERATOR_SERVICE_ACCOUNT_NAME",
+                "valueFrom": {"fieldRef": {"fieldPath": "spec.serviceAccountName"}},
+            }
+        ],
+        "ports": [
+            {"name": "webhooks", "containerPort": server.webhooks.port},
+            {"name": "health", "containerPort": server.health_probes.port},
+            {"name": "metrics", "containerPort": server.metrics.port},
+        ],
+        # The program answers within milliseconds, unless it hangs.
+        "livenessProbe": {**_probe("/healthz"), "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6},
+        "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5, "timeoutSeconds": 5},
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": name, "mountPath": path, "readOnly": True} for name, path in _mounts(installation)],
+    }
+
+
+def _probe(path: str) -> JsonObject:
+    return {"httpGet": {"path": path, "port": "health"}}
+
+
+def _mounts(installation: Installation) -> tuple[tuple[str, str], ...]:
+    certificate = ("certificate", installation.configuration.server.webhooks.server_cert_dir)
+    return (("config", CONFIG_FOLDER), *((certificate,) if installation.is_manual else ()))
+
+
+def _volumes(installation: Installation) -> list[JsonObject]:
+    volumes: list[JsonObject] = [{"name": "config", "configMap": {"name": config_map_name(installation)}}]
+    if installation.is_manual:
+        secret = installation.configuration.server.webhooks.secret_name
+        volumes.append({"name": "certificate", "secret": {"secretName": secret}})
+    return volumes

@@ -1,0 +1,96 @@
+"""What an installation is asked to be: the answers that every object of it is made from."""
+
+import msgspec
+
+from grove.api.types.operatorconfiguration import MANUAL, OperatorConfiguration, read_configuration
+from grove.errors import UserError
+
+NAME = "grove-operator"
+DEFAULT_NAMESPACE = "grove-system"
+DEFAULT_REPLICAS = 2
+# The operator must not give way to the pods whose gangs it keeps.
+DEFAULT_PRIORITY_CLASS = "system-cluster-critical"
+
+DEFAULT_CONFIGURATION = """\
+apiVersion: operator.config.grove.io/v1alpha1
+kind: OperatorConfiguration
+leaderElection:
+  enabled: true
+server:
+  webhooks:
+    port: 9443
+  healthProbes:
+    port: 9444
+  metrics:
+    port: 9445
+"""
+
+
+class InstallationError(UserError):
+    """The wishes contradict each other: the person who installs acts."""
+
+
+class Installation(msgspec.Struct, frozen=True, kw_only=True):
+    """`configuration_text` is what the operator will read, word for word; `ca_bundle` is base64, "" if not given."""
+
+    namespace: str
+    image: str
+    replicas: int
+    priority_class: str
+    ca_bundle: str
+    configuration_text: str
+    configuration: OperatorConfiguration
+
+    @property
+    def is_manual(self) -> bool:
+        """Somebody else provides the certificate of the webhooks."""
+        return self.configuration.server.webhooks.cert_provision_mode == MANUAL
+
+    @property
+    def user(self) -> str:
+        """Who the operator is to the API server."""
+        return f"system:serviceaccount:{self.namespace}:{NAME}"
+
+
+def plan_installation(
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    image: str,
+    replicas: int = DEFAULT_REPLICAS,
+    priority_class: str = DEFAULT_PRIORITY_CLASS,
+    ca_bundle: str = "",
+    configuration_text: str = DEFAULT_CONFIGURATION,
+) -> tuple[Installation, tuple[str, ...]]:
+    """The installation, and warnings about its configuration. Raises `UserError` if it could not work."""
+    configuration, warnings = read_configuration(configuration_text)
+    installation = Installation(
+        namespace=namespace,
+        image=image,
+        replicas=replicas,
+        priority_class=priority_class,
+        ca_bundle=ca_bundle,
+        configuration_text=configuration_text,
+        configuration=configuration,
+    )
+    _check(installation)
+    return installation, warnings
+
+
+def _check(installation: Installation) -> None:
+    configuration, server = installation.configuration, installation.configuration.server
+    if installation.replicas > 1 and not configuration.leader_election.enabled:
+        raise InstallationError(
+            f"{installation.replicas} replicas need leaderElection.enabled: true, or each of them would write; "
+            "switch it on, or write --replicas 1"
+        )
+    ports = (server.webhooks.port, server.health_probes.port, server.metrics.port)
+    if 0 in ports or len(frozenset(ports)) < len(ports):
+        raise InstallationError(
+            f"the ports of webhooks, healthProbes and metrics are {', '.join(map(str, ports))}: "
+            "in a pod each needs a number of its own"
+        )
+    if installation.ca_bundle and not installation.is_manual:
+        raise InstallationError(
+            "a CA bundle is for certificates of your own: write server.webhooks.certProvisionMode: manual into the "
+            "configuration, or leave the bundle out and let the operator make it"
+        )

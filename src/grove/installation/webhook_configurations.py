@@ -1,0 +1,333 @@
+"""The webhook configurations: who is asked, about which writes, and when the API server need not ask at all.
+
+Answering is in `admission/`. The match conditions are part of a promise: a webhook that is down never holds up a
+deletion. What is leaving is not asked about (giving up a finalizer is an update), nor is a write that changes nothing
+that we judge.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from grove.api import labels
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    GROUPS,
+    MUTATING_WEBHOOKS,
+    NATIVE_COMPOSITES,
+    NATIVE_PODGROUPS,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+    TOPOLOGY_BINDINGS,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
+from grove.api.types.meta import JsonObject
+
+DEFAULT_SET_PATH = "/webhooks/default-podcliqueset"
+VALIDATE_SET_PATH = "/webhooks/validate-podcliqueset"
+VALIDATE_CLIQUE_PATH = "/webhooks/validate-podclique"
+VALIDATE_GROUP_PATH = "/webhooks/validate-podcliquescalinggroup"
+VALIDATE_SCALE_PATH = "/webhooks/validate-scale"
+VALIDATE_TOPOLOGY_PATH = "/webhooks/validate-clustertopology"
+AUTHORIZER_PATH = "/webhooks/authorizer-webhook"
+
+# Every configuration of ours, by name; names of objects are promises to whoever manages an installation.
+MUTATING_NAMES = ("podcliqueset-defaulting-webhook",)
+VALIDATING_NAMES = (
+    "podcliqueset-validating-webhook",
+    "podclique-validating-webhook",
+    "podcliquescalinggroup-validating-webhook",
+    "scale-validating-webhook",
+    "clustertopology-validating-webhook",
+    "authorizer-webhook",
+)
+_TIMEOUT_SECONDS = 10
+
+_Scope = Literal["Namespaced", "Cluster", "*"]
+_FailurePolicy = Literal["Fail", "Ignore"]
+
+
+class ServiceTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """The webhooks are reached through a Service: the operator runs in the cluster."""
+
+    namespace: str
+    name: str = "grove-operator"
+    port: int = 443
+
+
+class UrlTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """The webhooks are reached at an address, `https://host:port`: the operator runs outside of the cluster."""
+
+    url: str
+
+
+Target = ServiceTarget | UrlTarget
+
+
+def webhook_configurations(
+    target: Target, *, ca_bundle: str, has_authorizer: bool, operator_user: str = ""
+) -> tuple[JsonObject, ...]:
+    """Every configuration, in full: what the API server would fill in is written out, so that they can be compared.
+
+    `ca_bundle` is base64, as on the wire; "" leaves it out, for whoever injects it later. The writes of `operator_user`
+    to cliques and groups, which it makes of a set that was judged, are not asked about again.
+    """
+    made = _Maker(target=target, ca_bundle=ca_bundle, operator_user=operator_user)
+    configurations = [
+        _mutating("podcliqueset-defaulting-webhook", made.set_defaulting()),
+        _validating("podcliqueset-validating-webhook", made.set_validating()),
+        _validating("podclique-validating-webhook", made.child_validating("pclq", PODCLIQUES, VALIDATE_CLIQUE_PATH)),
+        _validating(
+            "podcliquescalinggroup-validating-webhook", made.child_validating("pcsg", GROUPS, VALIDATE_GROUP_PATH)
+        ),
+        _validating("scale-validating-webhook", made.scale_validating()),
+        _validating("clustertopology-validating-webhook", made.topology_validating()),
+    ]
+    if has_authorizer:
+        configurations.append(_validating("authorizer-webhook", made.authorizer(), made.deletion_authorizer()))
+    return tuple(configurations)
+
+
+# --- when the API server asks ----------------------------------------------------------------------------------------
+
+Condition = dict[str, str]
+
+_NOT_LEAVING: Condition = {
+    "name": "not-leaving",
+    "expression": "request.operation == 'CREATE' || !has(oldObject.metadata.deletionTimestamp)",
+}
+_SPEC_CHANGED: Condition = {
+    "name": "spec-changed",
+    "expression": "request.operation == 'CREATE' || object.?spec != oldObject.?spec",
+}
+# Of a set's metadata one annotation is judged: multi-node NVLink is not switched on or off later.
+_SET_CHANGED: Condition = {
+    "name": "spec-or-nvlink-group-changed",
+    "expression": (
+        "request.operation == 'CREATE' || object.?spec != oldObject.?spec || "
+        f"object.metadata.?annotations[?'{labels.MNNVL_GROUP}'] != "
+        f"oldObject.metadata.?annotations[?'{labels.MNNVL_GROUP}']"
+    ),
+}
+# A Scale leaves a count of zero out.
+_SCALE_CHANGED: Condition = {
+    "name": "replicas-changed",
+    "expression": "object.?spec.?replicas.orValue(0) != oldObject.?spec.?replicas.orValue(0)",
+}
+# Objects that say they belong to a set, in one of the two ways: each of them can be left out, or added later.
+_CLAIMS_A_SET: Condition = {
+    "name": "claims-a-set",
+    "expression": " || ".join(
+        f"({one} != null && ({one}.metadata.?labels[?'{labels.MANAGED_BY}'].orValue('') == '{labels.MANAGED_BY_VALUE}'"
+        f" || {one}.metadata.?ownerReferences.orValue([]).exists(owner,"
+        f" owner.apiVersion.startsWith('{PODCLIQUESETS.group}/') || owner.apiVersion.startsWith('{PODGANGS.group}/'))))"
+        for one in ("object", "oldObject")
+    ),
+}
+# What is leaving is not held up, and what schedulers keep of a gang is theirs to update. But neither may become a set's
+# by a write that nobody is asked about.
+_NOT_LEAVING_UNLESS_IT_CLAIMS: Condition = {
+    "name": "not-leaving-unless-it-claims",
+    "expression": (
+        "request.operation == 'CREATE' || "
+        f"(!has(oldObject.metadata.deletionTimestamp) && request.resource.group != '{NATIVE_PODGROUPS.group}') || "
+        "object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences || "
+        "object.metadata.?labels != oldObject.metadata.?labels"
+    ),
+}
+# Else a certificate that has expired could never be replaced: the write would have to be allowed by way of it.
+_NOT_OUR_CERTIFICATE: Condition = {
+    "name": "not-the-webhooks-own-secret",
+    "expression": (
+        "request.operation == 'CREATE' || "
+        f"oldObject.metadata.?labels[?'{labels.COMPONENT}'].orValue('') != '{labels.COMPONENT_WEBHOOK}'"
+    ),
+}
+
+
+def _not_by(user: str) -> tuple[Condition, ...]:
+    if not user:
+        return ()
+    return ({"name": "not-by-the-operator", "expression": f"request.userInfo.username != {_quoted(user)}"},)
+
+
+def _quoted(text: str) -> str:
+    """As a string of the expression language, which escapes as JSON does."""
+    return msgspec.json.encode(text).decode()
+
+
+# --- the webhooks ----------------------------------------------------------------------------------------------------
+
+
+class _Maker(msgspec.Struct, frozen=True, kw_only=True):
+    """What all webhooks of one installation have in common."""
+
+    target: Target
+    ca_bundle: str
+    operator_user: str
+
+    def set_defaulting(self) -> JsonObject:
+        webhook = self._webhook(
+            "pcs.defaulting.webhooks.grove.io",
+            DEFAULT_SET_PATH,
+            [_rule(PODCLIQUESETS)],
+            (_NOT_LEAVING, _SPEC_CHANGED),
+        )
+        # Whoever changes a set after us may have left something out.
+        return webhook | {"reinvocationPolicy": "IfNeeded"}
+
+    def set_validating(self) -> JsonObject:
+        name = "pcs.validating.webhooks.grove.io"
+        return self._webhook(name, VALIDATE_SET_PATH, [_rule(PODCLIQUESETS)], (_NOT_LEAVING, _SET_CHANGED))
+
+    def child_validating(self, short: str, resource: Resource[Any], path: str) -> JsonObject:
+        conditions = (_NOT_LEAVING, _SPEC_CHANGED, *_not_by(self.operator_user))
+        return self._webhook(f"{short}.validating.webhooks.grove.io", path, [_rule(resource)], conditions)
+
+    def scale_validating(self) -> JsonObject:
+        scales = [f"{resource.plural}/scale" for resource in (PODCLIQUESETS, PODCLIQUES, GROUPS)]
+        rule = _rules(PODCLIQUESETS.group, PODCLIQUESETS.version, scales, ("UPDATE",), "Namespaced")
+        return self._webhook("scale.validating.webhooks.grove.io", VALIDATE_SCALE_PATH, [rule], (_SCALE_CHANGED,))
+
+    def topology_validating(self) -> JsonObject:
+        return self._webhook(
+            "clustertopology.validating.webhooks.grove.io",
+            VALIDATE_TOPOLOGY_PATH,
+            [_rule(TOPOLOGY_BINDINGS)],
+            (_NOT_LEAVING, _SPEC_CHANGED),
+        )
+
+    def authorizer(self) -> JsonObject:
+        rules = [
+            _rules(group, version, resources, operations, "Namespaced")
+            for group, version, resources, operations in _protected_writes()
+        ]
+        conditions = (
+            _NOT_LEAVING_UNLESS_IT_CLAIMS,
+            _NOT_OUR_CERTIFICATE,
+            *_not_by(self.operator_user),
+            _CLAIMS_A_SET,
+        )
+        return self._webhook("authorizer.webhooks.grove.io", AUTHORIZER_PATH, rules, conditions)
+
+    def deletion_authorizer(self) -> JsonObject:
+        """Apart, because it is not asked when it does not answer: it would hold up deletions."""
+        rules = [
+            _rules(group, version, resources, operations, "Namespaced")
+            for group, version, resources, operations in _protected_from_deletion()
+        ]
+        return self._webhook(
+            "deletion.authorizer.webhooks.grove.io",
+            AUTHORIZER_PATH,
+            rules,
+            (*_not_by(self.operator_user), _CLAIMS_A_SET),
+            failure_policy="Ignore",
+        )
+
+    def _webhook(
+        self,
+        name: str,
+        path: str,
+        rules: list[JsonObject],
+        conditions: tuple[Condition, ...],
+        *,
+        failure_policy: _FailurePolicy = "Fail",
+    ) -> JsonObject:
+        webhook: JsonObject = {
+            "name": name,
+            "clientConfig": self._client_config(path),
+            "rules": rules,
+            "failurePolicy": failure_policy,
+            # A write through another version of the API means the same object, and must not slip past us.
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {},
+            "objectSelector": {},
+            "sideEffects": "None",
+            "timeoutSeconds": _TIMEOUT_SECONDS,
+            "admissionReviewVersions": ["v1"],
+        }
+        return webhook | ({"matchConditions": [dict(one) for one in conditions]} if conditions else {})
+
+    def _client_config(self, path: str) -> JsonObject:
+        bundle = {"caBundle": self.ca_bundle} if self.ca_bundle else {}
+        match self.target:
+            case ServiceTarget(namespace=namespace, name=name, port=port):
+                service = {"namespace": namespace, "name": name, "path": path, "port": port}
+                return {"service": service, **bundle}
+            case UrlTarget(url=url):
+                return {"url": url.rstrip("/") + path, **bundle}
+
+
+_Protected = tuple[str, str, list[str], tuple[str, ...]]
+
+
+def _protected_writes() -> list[_Protected]:
+    """What the authorizer protects from being forged or edited: what the operator makes, and would take for its own.
+
+    The status of a child is a fact to the operator. What schedulers keep of a gang is written by them too, so only
+    that nobody else makes one, or makes one a gang's, is watched; and only for the scheduler of Kubernetes, which makes
+    none itself.
+    """
+    both, update = ("CREATE", "UPDATE"), ("UPDATE",)
+    cliques, groups, gangs, revisions = PODCLIQUES.plural, GROUPS.plural, PODGANGS.plural, CONTROLLER_REVISIONS
+    return [
+        ("", "v1", ["secrets", "serviceaccounts"], update),
+        ("", "v1", [SERVICES.plural, PODS.plural], both),
+        (revisions.group, revisions.version, [revisions.plural], both),
+        ("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"], update),
+        ("autoscaling", "v2", ["horizontalpodautoscalers"], update),
+        (PODCLIQUES.group, PODCLIQUES.version, [cliques, groups], both),
+        (PODCLIQUES.group, PODCLIQUES.version, [f"{cliques}/status", f"{groups}/status"], update),
+        (PODGANGS.group, PODGANGS.version, [gangs], both),
+        (PODGANGS.group, PODGANGS.version, [f"{gangs}/status"], update),
+        *((one.group, one.version, [one.plural], both) for one in (NATIVE_PODGROUPS, NATIVE_COMPOSITES)),
+    ]
+
+
+def _protected_from_deletion() -> list[_Protected]:
+    """The same, but for pods, which everybody may delete: they are replaced."""
+    revisions = CONTROLLER_REVISIONS
+    return [
+        ("", "v1", ["secrets", "serviceaccounts", SERVICES.plural], ("DELETE",)),
+        (revisions.group, revisions.version, [revisions.plural], ("DELETE",)),
+        ("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"], ("DELETE",)),
+        ("autoscaling", "v2", ["horizontalpodautoscalers"], ("DELETE",)),
+        (PODCLIQUES.group, PODCLIQUES.version, [PODCLIQUES.plural, GROUPS.plural], ("DELETE",)),
+        (PODGANGS.group, PODGANGS.version, [PODGANGS.plural], ("DELETE",)),
+    ]
+
+
+def _rule(resource: Resource[Any]) -> JsonObject:
+    scope: _Scope = "Namespaced" if resource.namespaced else "Cluster"
+    return _rules(resource.group, resource.version, [resource.plural], ("CREATE", "UPDATE"), scope)
+
+
+def _rules(group: str, version: str, resources: list[str], operations: tuple[str, ...], scope: _Scope) -> JsonObject:
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "operations": list(operations),
+        "resources": resources,
+        "scope": scope,
+    }
+
+
+def _mutating(name: str, *webhooks: JsonObject) -> JsonObject:
+    return _configuration(MUTATING_WEBHOOKS, name, webhooks)
+
+
+def _validating(name: str, *webhooks: JsonObject) -> JsonObject:
+    return _configuration(VALIDATING_WEBHOOKS, name, webhooks)
+
+
+def _configuration(resource: Resource[Any], name: str, webhooks: tuple[JsonObject, ...]) -> JsonObject:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name, "labels": {labels.MANAGED_BY: labels.MANAGED_BY_WEBHOOKS, labels.PART_OF: "grove"}},
+        "webhooks": list(webhooks),
+    }

@@ -1,0 +1,197 @@
+"""Asking a credential plugin who we are: a program of the user's choice, run with a deadline.
+
+The protocol is `client.authentication.k8s.io` v1 and v1beta1. How long its answer is kept is decided in
+`credentials.py`; what the kubeconfig says about it is read in `kubeconfig.py`. Nothing of its answer is ever quoted.
+"""
+
+import asyncio
+import base64
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from grove.api.types.meta import JsonObject
+from grove.kube.api_errors import NoCredentials
+from grove.kube.kubeconfig import Access, ExecPlugin, InteractiveMode, is_token
+
+ANSWER_SECONDS = 60.0
+# With a person at the terminal: time to log in.
+LOGIN_SECONDS = 300.0
+_KILL_SECONDS = 2.0
+_QUOTED_CHARACTERS = 500
+# A credential has a few thousand; who prints without end is no credential plugin.
+_LONGEST_BYTES = 1 << 20
+
+
+class PluginAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A token, a client certificate with its key, or both. Without expiry: good until the server says otherwise."""
+
+    token: str = ""
+    certificate: bytes | None = None
+    key: bytes | None = None
+    expires_at: datetime | None = None
+
+    def __repr__(self) -> str:
+        return f"PluginAnswer(expires_at={self.expires_at!r})"
+
+
+class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+
+
+class _ExecCredential(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    api_version: str
+    kind: str
+    status: _Status | None = None
+
+
+async def ask_plugin(plugin: ExecPlugin, access: Access) -> PluginAnswer:
+    """Raises `NoCredentials`, with the plugin's own words, if it cannot be run, fails, hangs or talks nonsense."""
+    is_interactive = _is_interactive(plugin)
+    environment = {**os.environ, **dict(plugin.environment)}
+    environment["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(_question(plugin, access, is_interactive)).decode()
+    return _read_answer(plugin, await _run(plugin, environment, is_interactive=is_interactive))
+
+
+def _is_interactive(plugin: ExecPlugin) -> bool:
+    has_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if plugin.interactive_mode is InteractiveMode.ALWAYS and not has_terminal:
+        raise _failure(plugin, "wants to ask somebody, and there is no terminal; log in with it by hand first")
+    return has_terminal and plugin.interactive_mode is not InteractiveMode.NEVER
+
+
+def _question(plugin: ExecPlugin, access: Access, is_interactive: bool) -> JsonObject:
+    spec: JsonObject = {"interactive": is_interactive}
+    if plugin.wants_cluster:
+        spec["cluster"] = _cluster(plugin, access)
+    return {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+
+
+def _cluster(plugin: ExecPlugin, access: Access) -> JsonObject:
+    authority = access.certificate_authority
+    fields: JsonObject = {
+        "server": access.server,
+        "tls-server-name": access.tls_server_name,
+        "insecure-skip-tls-verify": access.is_insecure,
+        "certificate-authority-data": base64.b64encode(authority).decode() if authority else "",
+        "proxy-url": access.proxy_url,
+        "config": plugin.cluster_config,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+async def _run(plugin: ExecPlugin, environment: Mapping[str, str], *, is_interactive: bool) -> bytes:
+    """What the plugin printed. Its standard error goes to the terminal if somebody sits there, else into our error."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            plugin.command,
+            *plugin.arguments,
+            env=environment,
+            stdin=None if is_interactive else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=None if is_interactive else asyncio.subprocess.PIPE,
+            # A group of its own, so that nothing it started outlives it; but only the terminal's group may read keys.
+            start_new_session=not is_interactive,
+        )
+    except (OSError, ValueError) as error:
+        hint = plugin.install_hint or "install it, or correct exec.command in the kubeconfig"
+        raise _failure(plugin, f"cannot be started ({getattr(error, 'strerror', None) or error}); {hint}") from error
+    running = _Running(process=process, is_group=not is_interactive)
+    seconds = LOGIN_SECONDS if is_interactive else ANSWER_SECONDS
+    try:
+        async with asyncio.timeout(seconds):
+            output, errors = await asyncio.gather(
+                *(_read(stream, running) for stream in (process.stdout, process.stderr))
+            )
+            await process.wait()
+    except TimeoutError as error:
+        raise _failure(plugin, f"did not answer within {seconds:g} s and was stopped; run it by hand") from error
+    finally:
+        await _end(running)
+    if max(len(output), len(errors)) > _LONGEST_BYTES:
+        raise _failure(plugin, "printed more than a credential can be and was stopped; run it by hand")
+    if process.returncode != 0:
+        said = " ".join(errors.decode("utf-8", "replace").split())[-_QUOTED_CHARACTERS:]
+        raise _failure(plugin, f"failed with code {process.returncode}: {said or 'it did not say why'}")
+    return output
+
+
+class _Running(msgspec.Struct, frozen=True, kw_only=True):
+    """A plugin at work, perhaps with a group of its own."""
+
+    process: asyncio.subprocess.Process
+    is_group: bool
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            if self.is_group:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:
+                self.process.kill()
+
+
+async def _read(stream: asyncio.StreamReader | None, running: _Running) -> bytes:
+    """All that is printed there; of too much, a byte more than is allowed, and that is the end of the plugin."""
+    if stream is None:
+        return b""
+    try:
+        content = await stream.readexactly(_LONGEST_BYTES + 1)
+    except asyncio.IncompleteReadError as end:
+        return end.partial
+    running.kill()
+    # Its pipe closes once all that is left in it has been read.
+    while await stream.read(_LONGEST_BYTES):
+        pass
+    return content
+
+
+async def _end(running: _Running) -> None:
+    if running.process.returncode is not None:
+        return
+    running.kill()
+    # Bounded: something that left the group may still hold the pipe.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_KILL_SECONDS):
+            await running.process.wait()
+
+
+def _read_answer(plugin: ExecPlugin, output: bytes) -> PluginAnswer:
+    try:
+        answer = msgspec.json.decode(output, type=_ExecCredential)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _failure(plugin, f"did not print an ExecCredential ({error}); run it by hand") from error
+    if (answer.kind, answer.api_version) != ("ExecCredential", plugin.api_version):
+        said = f"{answer.kind} of {answer.api_version}"
+        raise _failure(plugin, f"answered with {said}, not ExecCredential of {plugin.api_version}; correct apiVersion")
+    status = answer.status or _Status()
+    token = (status.token or "").strip()
+    if token and not is_token(token):
+        raise _failure(plugin, "answered with a token that contains what no token does; run it by hand")
+    if bool(status.client_certificate_data) != bool(status.client_key_data):
+        raise _failure(plugin, "answered with only one of clientCertificateData and clientKeyData; it must be both")
+    if not token and not status.client_certificate_data:
+        raise _failure(plugin, "answered with neither a token nor a certificate; run it by hand")
+    return PluginAnswer(
+        token=token,
+        certificate=_pem(status.client_certificate_data),
+        key=_pem(status.client_key_data),
+        expires_at=status.expiration_timestamp,
+    )
+
+
+def _pem(text: str | None) -> bytes | None:
+    """Unlike in a kubeconfig, it is PEM as it is, not base64."""
+    return text.encode() if text else None
+
+
+def _failure(plugin: ExecPlugin, what: str) -> NoCredentials:
+    return NoCredentials(f"the credential plugin {plugin.command!r} {what}")

@@ -1,0 +1,258 @@
+"""The network door over HTTP: keep-alive connections to an API server, through aiohttp.
+
+No status is an error here, see `transport.py`, and no write is repeated, but for one case: the server did not accept
+our credentials (401, so nothing was done) and there are others to try. A read on a connection that the server had just
+closed is sent once more. Where the server is was found by `kubeconfig.py`, who we are is known by `credentials.py`.
+"""
+
+import asyncio
+import base64
+import re
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from io import BytesIO
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractStreamWriter
+from yarl import URL
+
+from grove.clock import Clock
+from grove.kube.api_errors import ConnectionLost
+from grove.kube.credentials import Identity, credentials_of
+from grove.kube.kubeconfig import Access
+from grove.kube.response_decoding import check
+from grove.kube.transport import READ_HEADERS, Request, Response, user_agent
+
+CONNECTIONS = 128
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 60.0
+# A server sends a bookmark about every minute, the first perhaps after two, also for kinds of which there is nothing.
+WATCH_SILENCE_SECONDS = 200.0
+# Shorter than what servers and load balancers grant, so that it is mostly us who closes.
+IDLE_SECONDS = 30.0
+# A peer that vanished (a node without power, a forgotten NAT entry) is noticed after about a minute.
+_KEEPALIVE_IDLE_SECONDS = 30
+_KEEPALIVE_INTERVAL_SECONDS = 10
+_KEEPALIVE_PROBES = 3
+
+
+class HttpTransport:
+    """Implements `Transport`. `async with HttpTransport(access, clock) as transport:`; connections are kept alive."""
+
+    def __init__(self, access: Access, clock: Clock) -> None:
+        self._access = access
+        self._credentials = credentials_of(access, clock)
+        self._proxy = _Proxy.of(access)
+        connector = aiohttp.TCPConnector(
+            limit=0, ttl_dns_cache=60, keepalive_timeout=IDLE_SECONDS, socket_factory=_watched_socket
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers={"User-Agent": user_agent()},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(_send_writes_once,),
+        )
+        # Watches hold their connection for minutes; they must not take those of short requests.
+        self._turns = asyncio.Semaphore(CONNECTIONS)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def send(self, request: Request) -> Response:
+        identity = await self._credentials.current()
+        response = await self._exchange(request, identity)
+        if response.status == 401 and await self._credentials.renew(identity):
+            response = await self._exchange(request, await self._credentials.current())
+        return response
+
+    async def _exchange(self, request: Request, identity: Identity) -> Response:
+        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS, connect=CONNECT_SECONDS)
+        try:
+            async with self._turns, await self._ask(request, identity, timeout) as answer:
+                return Response(status=answer.status, body=await answer.read(), headers=_headers(answer))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._lost(request, error) from error
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        identity = await self._credentials.current()
+        answer = await self._open(request, identity)
+        try:
+            if answer.status == 401 and await self._credentials.renew(identity):
+                answer.close()
+                answer = await self._open(request, await self._credentials.current())
+            await self._check_stream(request, answer)
+            yield self._lines(request, answer)
+        finally:
+            _abandon(answer)
+
+    async def _open(self, request: Request, identity: Identity) -> aiohttp.ClientResponse:
+        """The beginning of a stream. It has no end in time as a whole, but its headers come at once."""
+        # A log may be silent for hours; only a watch has bookmarks.
+        silence = WATCH_SILENCE_SECONDS if "watch" in request.query else None
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=silence)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await self._ask(request, identity, timeout)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._lost(request, error) from error
+
+    async def _check_stream(self, request: Request, answer: aiohttp.ClientResponse) -> None:
+        if answer.status < 300 and answer.content_type == "text/html":
+            raise ConnectionLost(f"{self._name(request)}: the answer is text/html, perhaps of a proxy in between")
+        if answer.status < 300:
+            return
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                body = await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._lost(request, error) from error
+        check(request, Response(status=answer.status, body=body, headers=_headers(answer)))
+
+    async def _lines(self, request: Request, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        """Split by hand: objects may be larger than a reader's line limit."""
+        rest = b""
+        try:
+            async for chunk in answer.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+                for line in lines:
+                    yield line
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._lost(request, error) from error
+        if rest:
+            yield rest
+
+    async def _ask(
+        self, request: Request, identity: Identity, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": request.accept or "application/json", **self._proxy.request_headers}
+        if identity.token:
+            headers["Authorization"] = f"Bearer {identity.token}"
+        if request.body:
+            headers["Content-Type"] = request.content_type
+        return await self._session.request(
+            request.method,
+            URL(self._access.server + request.path, encoded=True).with_query(dict(request.query)),
+            data=_body_of(request),
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+            ssl=identity.tls,
+            proxy=self._proxy.url,
+            proxy_headers=self._proxy.tunnel_headers,
+            server_hostname=self._access.tls_server_name or None,
+        )
+
+    def _lost(self, request: Request, error: Exception) -> ConnectionLost:
+        # What aiohttp says of its own TLS settings helps nobody.
+        why = re.sub(r" ssl:(<[^>]*>|\w+)", "", str(error))
+        return ConnectionLost(f"{self._name(request)}: {why or 'no answer in time'}")
+
+    def _name(self, request: Request) -> str:
+        return f"{request.method} {self._access.server}{request.path}"
+
+
+class _GuardedBody(aiohttp.BytesPayload):
+    """The body of a write that must not leave too late: a connection may take its time, or this process may sleep.
+
+    A server does not carry out a request whose body did not come.
+    """
+
+    def __init__(self, body: bytes, content_type: str, may_leave: Callable[[], bool]) -> None:
+        super().__init__(body, content_type=content_type)
+        self._may_leave = may_leave
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        if not self._may_leave():
+            raise ConnectionLost("not sent: it would come too late")
+        await super().write_with_length(writer, content_length)
+
+
+# aiohttp warns of longer bodies that it would write in one piece.
+_LARGE_BODY = 1 << 20
+
+
+def _body_of(request: Request) -> bytes | BytesIO | _GuardedBody | None:
+    if request.may_leave is None or not request.body:
+        return BytesIO(request.body) if len(request.body) > _LARGE_BODY else request.body or None
+    return _GuardedBody(request.body, request.content_type, request.may_leave)
+
+
+class _Proxy(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands between us and the server. The login is taken out of the address, which errors quote."""
+
+    url: URL | None = None
+    # To the proxy alone, when it is asked for a tunnel; without TLS there is none, and every request tells it.
+    tunnel_headers: Mapping[str, str] = {}
+    request_headers: Mapping[str, str] = {}
+
+    @classmethod
+    def of(cls, access: Access) -> Self:
+        url = URL(access.proxy_url)
+        if not access.proxy_url or url.user is None:
+            return cls(url=url if access.proxy_url else None)
+        login = base64.b64encode(f"{url.user}:{url.password or ''}".encode()).decode()
+        headers = {"Proxy-Authorization": f"Basic {login}"}
+        if access.server.startswith("https://"):
+            return cls(url=url.with_user(None), tunnel_headers=headers)
+        return cls(url=url.with_user(None), request_headers=headers)
+
+    def __repr__(self) -> str:
+        return f"_Proxy({self.url})"
+
+
+async def _send_writes_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """aiohttp repeats a DELETE when a kept connection breaks, and nobody knows what the first one did."""
+    try:
+        return await send(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if request.method == "GET" or isinstance(error, aiohttp.ClientConnectorError):
+            raise
+        raise aiohttp.ClientConnectionError(str(error) or "the connection broke") from error
+
+
+def _abandon(answer: aiohttp.ClientResponse) -> None:
+    """Hangs up on a stream that has not ended. A goodbye would wait for the server's, while nobody reads any more."""
+    connection = answer.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    answer.close()
+
+
+def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that notices a peer that is gone, even when nothing is sent."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = {
+        "TCP_KEEPIDLE": _KEEPALIVE_IDLE_SECONDS,
+        "TCP_KEEPINTVL": _KEEPALIVE_INTERVAL_SECONDS,
+        "TCP_KEEPCNT": _KEEPALIVE_PROBES,
+    }
+    for name, value in options.items():
+        # Not every system has each of them.
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
+
+
+def _headers(answer: aiohttp.ClientResponse) -> Mapping[str, str]:
+    """Only what somebody reads; several warnings become lines."""
+    found: dict[str, str] = {}
+    for name in READ_HEADERS:
+        values = answer.headers.getall(name, [])
+        if values:
+            found[name] = "\n".join(values)
+    return found

@@ -1,0 +1,428 @@
+"""How to reach a cluster: kubeconfig files, or the service account of the pod we run in.
+
+kubectl's rules, with one addition: a `.grove/kubeconfig` in the working directory, which `grove up` writes, comes
+first. Only described here: connecting is in `http_transport.py`, who we are at a given moment in `credentials.py`,
+asking a credential plugin in `exec_credential.py`.
+"""
+
+import base64
+import binascii
+import socket
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar, dataclass_transform
+from urllib.parse import urlsplit
+
+import msgspec
+import yaml
+
+from grove.errors import UserError
+
+OWN_KUBECONFIG = Path(".grove/kubeconfig")
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+# Under this name a cluster's `extensions` hold what its plugins want to know.
+EXEC_EXTENSION = "client.authentication.k8s.io/exec"
+
+
+class InteractiveMode(StrEnum):
+    """Whether a plugin may ask the person at the terminal."""
+
+    NEVER = "Never"
+    IF_AVAILABLE = "IfAvailable"
+    ALWAYS = "Always"
+
+
+class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that says who we are, as a kubeconfig describes it (`users[].user.exec`)."""
+
+    api_version: str
+    command: str
+    arguments: tuple[str, ...] = ()
+    # Added to our own environment.
+    environment: tuple[tuple[str, str], ...] = ()
+    install_hint: str = ""
+    wants_cluster: bool = False
+    cluster_config: object = None
+    interactive_mode: InteractiveMode = InteractiveMode.IF_AVAILABLE
+
+    def __repr__(self) -> str:
+        # Arguments and environment may hold secrets.
+        return f"ExecPlugin({self.command!r})"
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """One cluster and who we are there. `source` is where the user finds this, for error messages.
+
+    Where content came from a file, that is named too: it is read again and again, since certificates and tokens are
+    replaced while we run.
+    """
+
+    server: str
+    source: str
+    namespace: str = "default"
+    certificate_authority: bytes | None = None
+    certificate_authority_file: Path | None = None
+    is_insecure: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    token: str = ""
+    token_file: Path | None = None
+    client_certificate: bytes | None = None
+    client_certificate_file: Path | None = None
+    client_key: bytes | None = None
+    client_key_file: Path | None = None
+    plugin: ExecPlugin | None = None
+
+    def __repr__(self) -> str:
+        # Keys and tokens must not end up in a log or a traceback.
+        return f"Access({self.server!r}, source={self.source!r})"
+
+
+def find_access(environment: Mapping[str, str], *, kubeconfig: Path | None = None, context: str = "") -> Access:
+    """The cluster a command shall talk to. Raises `UserError` if there is none, or its description is wrong."""
+    paths = _kubeconfig_paths(environment, kubeconfig)
+    if paths:
+        return _access_of(_merge([_read(path) for path in paths]), context, ", ".join(str(path) for path in paths))
+    in_cluster = _in_cluster(environment)
+    if in_cluster is not None:
+        return in_cluster
+    raise UserError("no cluster to talk to; start one with `grove up`, or name one with --kubeconfig or KUBECONFIG")
+
+
+def is_token(text: str) -> bool:
+    """Fit for a header: anything else would be refused there, or change what follows."""
+    return text != "" and text.isascii() and text.isprintable() and " " not in text
+
+
+def is_listening(access: Access) -> bool:
+    """Does anybody answer at this address, whoever it is?"""
+    url = urlsplit(access.server)
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((url.hostname or "", url.port or 443)) == 0
+
+
+def _kubeconfig_paths(environment: Mapping[str, str], kubeconfig: Path | None) -> list[Path]:
+    """The files that count, in the order of their weight."""
+    if kubeconfig is not None:
+        if not kubeconfig.is_file():
+            what = "is a folder, not a file" if kubeconfig.is_dir() else "no such file"
+            raise UserError(f"{kubeconfig}: {what}; check --kubeconfig")
+        return [kubeconfig]
+    if OWN_KUBECONFIG.is_file():
+        return [OWN_KUBECONFIG]
+    named = [Path(text) for text in environment.get("KUBECONFIG", "").split(":") if text]
+    found = [path for path in named if path.is_file()]
+    if named and not found:
+        raise UserError(f"KUBECONFIG={environment['KUBECONFIG']}: no such file; correct or unset KUBECONFIG")
+    home = environment.get("HOME", "")
+    usual = Path(home, ".kube", "config")
+    return found or ([usual] if home and usual.is_file() else [])
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Anything in a kubeconfig; what we do not know is ignored, as kubectl does."""
+
+
+class _Extension(_Part):
+    name: str = ""
+    extension: object = None
+
+
+class _Cluster(_Part):
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    extensions: tuple[_Extension, ...] | None = None
+
+
+class _Variable(_Part):
+    name: str
+    value: str = ""
+
+
+class _Exec(_Part, rename="camel"):
+    api_version: str = ""
+    command: str = ""
+    args: tuple[str, ...] | None = None
+    env: tuple[_Variable, ...] | None = None
+    install_hint: str | None = None
+    provide_cluster_info: bool = False
+    interactive_mode: str | None = None
+
+
+class _User(_Part):
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    exec: _Exec | None = None
+    auth_provider: object = None
+    username: str = ""
+
+
+class _Context(_Part):
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class _NamedCluster(_Part):
+    name: str
+    cluster: _Cluster = _Cluster()
+
+
+class _NamedUser(_Part):
+    name: str
+    user: _User = _User()
+
+
+class _NamedContext(_Part):
+    name: str
+    context: _Context = _Context()
+
+
+class _File(_Part):
+    current_context: str = ""
+    clusters: tuple[_NamedCluster, ...] | None = None
+    users: tuple[_NamedUser, ...] | None = None
+    contexts: tuple[_NamedContext, ...] | None = None
+
+
+class _Config(msgspec.Struct, frozen=True, kw_only=True):
+    """One or several files, by name."""
+
+    current_context: str
+    clusters: dict[str, _Cluster]
+    users: dict[str, _User]
+    contexts: dict[str, _Context]
+
+
+def _read(path: Path) -> _Config:
+    try:
+        content = yaml.safe_load(path.read_text())
+        file = msgspec.convert({} if content is None else content, _File, strict=False)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+    except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        first_line = str(error).splitlines()[0]
+        raise UserError(f"{path}: not a kubeconfig ({first_line}); correct it, or name another one") from error
+    folder = path.absolute().parent
+    return _Config(
+        current_context=file.current_context,
+        clusters={entry.name: _in_folder(entry.cluster, folder) for entry in file.clusters or ()},
+        users={entry.name: _in_folder(entry.user, folder) for entry in file.users or ()},
+        contexts={entry.name: entry.context for entry in file.contexts or ()},
+    )
+
+
+P = TypeVar("P", _Cluster, _User)
+
+_PATHS = ("certificate_authority", "token_file", "client_certificate", "client_key")
+
+
+def _in_folder(part: P, folder: Path) -> P:
+    """Paths in a kubeconfig are relative to the file they stand in."""
+    named = {name: getattr(part, name, "") for name in _PATHS}
+    changes: dict[str, object] = {name: str(folder / path) for name, path in named.items() if path}
+    if isinstance(part, _User) and part.exec is not None and "/" in part.exec.command:
+        # A bare name is looked for on the PATH.
+        changes["exec"] = msgspec.structs.replace(part.exec, command=str(folder / part.exec.command))
+    return msgspec.structs.replace(part, **changes)
+
+
+def _merge(configs: list[_Config]) -> _Config:
+    """The first file that says something about a name is right."""
+    merged = _Config(current_context="", clusters={}, users={}, contexts={})
+    for config in configs:
+        merged = _Config(
+            current_context=merged.current_context or config.current_context,
+            clusters=config.clusters | merged.clusters,
+            users=config.users | merged.users,
+            contexts=config.contexts | merged.contexts,
+        )
+    return merged
+
+
+def _access_of(config: _Config, context_name: str, source: str) -> Access:
+    name = context_name or config.current_context
+    if not name:
+        raise UserError(f"{source}: has no current-context; choose one with --context{_choice(config.contexts)}")
+    context = config.contexts.get(name)
+    if context is None:
+        raise UserError(f"{source}: has no context {name!r}; choose another one{_choice(config.contexts)}")
+    cluster = config.clusters.get(context.cluster)
+    if cluster is None or not cluster.server:
+        raise UserError(f"{source}: context {name!r} names cluster {context.cluster!r}, which has no server; add it")
+    user = config.users.get(context.user) if context.user else _User()
+    if user is None:
+        raise UserError(f"{source}: context {name!r} names user {context.user!r}, which is not there; add it")
+    _refuse_removed(user, context.user, source)
+    _refuse_half_a_pair(user, context.user, source)
+    return Access(
+        server=_server_url(cluster.server, source),
+        source=source,
+        namespace=context.namespace or "default",
+        certificate_authority=_content(
+            cluster.certificate_authority_data, cluster.certificate_authority, "certificate-authority", source
+        ),
+        certificate_authority_file=_file(cluster.certificate_authority_data, cluster.certificate_authority),
+        is_insecure=cluster.insecure_skip_tls_verify,
+        tls_server_name=cluster.tls_server_name,
+        proxy_url=_proxy_url(cluster.proxy_url, source),
+        token=_token(user.token, source),
+        token_file=_file(user.token, user.token_file),
+        client_certificate=_content(
+            user.client_certificate_data, user.client_certificate, "client-certificate", source
+        ),
+        client_certificate_file=_file(user.client_certificate_data, user.client_certificate),
+        client_key=_content(user.client_key_data, user.client_key, "client-key", source),
+        client_key_file=_file(user.client_key_data, user.client_key),
+        plugin=_plugin_of(user, cluster, f"{source}: user {context.user!r}"),
+    )
+
+
+def _choice(contexts: dict[str, _Context]) -> str:
+    return f" (there are: {', '.join(sorted(contexts))})" if contexts else ""
+
+
+def _refuse_removed(user: _User, name: str, source: str) -> None:
+    instead = "use a token, a tokenFile, a client certificate or a credential plugin (exec)"
+    if user.auth_provider is not None:
+        raise UserError(f"{source}: user {name!r} has an auth-provider, which Kubernetes removed; {instead}")
+    if user.username:
+        raise UserError(f"{source}: user {name!r} has a password, which Kubernetes no longer accepts; {instead}")
+
+
+def _refuse_half_a_pair(user: _User, name: str, source: str) -> None:
+    """A certificate alone would not be shown, and the server would take us for anybody."""
+    has_certificate = user.client_certificate or user.client_certificate_data
+    if has_certificate and not (user.client_key or user.client_key_data):
+        raise UserError(f"{source}: user {name!r} has a client-certificate and no client-key; add it")
+
+
+def _server_url(text: str, source: str) -> str:
+    if not _is_web_address(text):
+        raise UserError(f"{source}: server {text!r} is not a URL; write https://host:port")
+    return text.rstrip("/")
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        # The port is read only when it is asked for.
+        return url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
+    except ValueError:
+        return False
+
+
+def _token(text: str, source: str) -> str:
+    token = text.strip()
+    if token and not is_token(token):
+        raise UserError(f"{source}: the token contains what no token does; copy it again")
+    return token
+
+
+def _proxy_url(text: str, source: str) -> str:
+    if not text:
+        return ""
+    scheme = text.partition(":")[0].lower()
+    if scheme.startswith("socks"):
+        raise UserError(
+            f"{source}: proxy-url is a {scheme} proxy, which is not supported; use an http:// or https:// proxy,"
+            " or forward a local port to the server and name that as server, with tls-server-name"
+        )
+    if not _is_web_address(text):
+        raise UserError(f"{source}: proxy-url is not a URL of an http or https proxy; write http://host:port")
+    return text
+
+
+def _plugin_of(user: _User, cluster: _Cluster, who: str) -> ExecPlugin | None:
+    """As in kubectl, a token that is written down is stronger than a plugin."""
+    found = user.exec
+    if found is None or user.token or user.token_file:
+        return None
+    if found.api_version not in EXEC_VERSIONS:
+        versions = " or ".join(EXEC_VERSIONS)
+        raise UserError(f"{who}: exec.apiVersion is {found.api_version!r}; update the plugin to {versions}")
+    if not found.command:
+        raise UserError(f"{who}: exec.command is missing; name the credential plugin")
+    extensions = {entry.name: entry.extension for entry in cluster.extensions or ()}
+    return ExecPlugin(
+        api_version=found.api_version,
+        command=found.command,
+        arguments=found.args or (),
+        environment=tuple((variable.name, variable.value) for variable in found.env or ()),
+        install_hint=(found.install_hint or "").strip(),
+        wants_cluster=found.provide_cluster_info,
+        cluster_config=extensions.get(EXEC_EXTENSION),
+        interactive_mode=_interactive_mode(found, who),
+    )
+
+
+def _interactive_mode(found: _Exec, who: str) -> InteractiveMode:
+    modes = ", ".join(InteractiveMode)
+    if found.interactive_mode:
+        try:
+            return InteractiveMode(found.interactive_mode)
+        except ValueError as error:
+            raise UserError(f"{who}: exec.interactiveMode is {found.interactive_mode!r}; use one of {modes}") from error
+    if found.api_version.endswith("/v1"):
+        raise UserError(f"{who}: exec.interactiveMode is missing, which v1 requires; use one of {modes}")
+    return InteractiveMode.IF_AVAILABLE
+
+
+def _file(data: str, path: str) -> Path | None:
+    """The file to read again, if the content does not stand in the kubeconfig itself."""
+    return Path(path) if path and not data else None
+
+
+def _content(data: str, path: str, field: str, source: str) -> bytes | None:
+    """What stands in the file itself (`...-data`), or in the file it names."""
+    if data:
+        try:
+            return base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise UserError(f"{source}: {field}-data is not base64; copy it again") from error
+    if not path:
+        return None
+    return _read_bytes(Path(path), f"{source}: {field}")
+
+
+def _read_bytes(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{what} {path} cannot be read ({error.strerror}); check the path") from error
+
+
+# --- in a pod --------------------------------------------------------------------------------------------------------
+
+
+def _in_cluster(environment: Mapping[str, str]) -> Access | None:
+    host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
+    token_file = SERVICE_ACCOUNT / "token"
+    if not host or not token_file.is_file():
+        return None
+    namespace_file = SERVICE_ACCOUNT / "namespace"
+    return Access(
+        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        source=str(SERVICE_ACCOUNT),
+        namespace=namespace_file.read_text().strip() if namespace_file.is_file() else "default",
+        certificate_authority=_read_bytes(SERVICE_ACCOUNT / "ca.crt", "the service account's"),
+        certificate_authority_file=SERVICE_ACCOUNT / "ca.crt",
+        token_file=token_file,
+    )

@@ -1,0 +1,266 @@
+"""Following one kind for ever: list, watch, and what to do when either breaks. A state machine, states are types.
+
+The objects go to a `Store` (`store.py`); who reacts to them is not known here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Generic, TypeVar, assert_never
+
+import msgspec
+
+from grove.api.resources import Resource
+from grove.api.types.meta import HasMetadata, ObjectMeta, Uid
+from grove.clock import Clock
+from grove.kube.api_errors import ApiError, ConnectionLost
+from grove.kube.client import Client
+from grove.kube.response_decoding import Added, Bookmark, Deleted, Modified, Unreadable, WatchEvent
+from grove.kube.store import Store
+
+T = TypeVar("T", bound=HasMetadata)
+
+SHORTEST_WATCH_SECONDS = 300
+LONGEST_WATCH_SECONDS = 600
+SILENCE_SECONDS = 30
+STABLE_WATCH_SECONDS = 1.0
+# A watch that ends so much before its time was cut.
+EARLY_SECONDS = 5
+FIRST_DELAY_SECONDS = 0.1
+LONGEST_DELAY_SECONDS = 30.0
+
+# After these the place where the watch stopped is still good; after any other error we list again.
+_RESUMABLE = (0, 429, 500, 502, 503)
+
+
+class ListAll(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing to resume from: list everything. `failures`: attempts in a row that brought nothing."""
+
+    failures: int = 0
+
+
+class WatchFrom(msgspec.Struct, frozen=True, kw_only=True):
+    """Go on after this version. `is_cut`: the last watch ended early, so another server may answer now."""
+
+    resource_version: str
+    failures: int = 0
+    is_cut: bool = False
+
+
+class BackOff(msgspec.Struct, frozen=True, kw_only=True):
+    seconds: float
+    then: ListAll | WatchFrom
+
+
+State = ListAll | WatchFrom | BackOff
+
+
+class Reflector(Generic[T]):
+    """Keeps a store equal to what the server holds; every failure is a transition, none ends it."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        store: Store[T],
+        clock: Clock,
+        random: Random,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        is_optional: bool = False,
+        changed: Callable[[], None] = lambda: None,
+        lost: Callable[[], None] = lambda: None,
+        on_watch: Callable[[bool], None] = lambda _: None,
+        on_new_history: Callable[[], None] = lambda: None,
+    ) -> None:
+        """An optional kind may not be served: then nothing of it exists. `changed` is called when that changes.
+
+        `lost` is called when a watch broke: whoever answers next may be another server. `on_watch` is called with True
+        when one was opened, and with False when it was cut or ended before its time. `on_new_history` is called when
+        the server turns out to have lost what was known of it: its data were restored from a backup.
+        """
+        self._client = client
+        self._resource = resource
+        self._store = store
+        self._clock = clock
+        self._random = random
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._is_optional = is_optional
+        self._changed = changed
+        self._lost = lost
+        self._on_watch = on_watch
+        self._on_new_history = on_new_history
+        self._resource_version = ""
+        self.listed = asyncio.Event()
+        """Set when the first list was applied."""
+        self.answered = asyncio.Event()
+        """Set when the server listed the kind, or said that it does not know it."""
+        self.is_missing = False
+        """The server does not serve this kind; it is asked again, later and later."""
+        # Since when no watch has been open; None: one is.
+        self._blind_since: float | None = clock.monotonic()
+        self.restarts = 0
+        """Watches that were refused, broke or fell silent; an orderly end is not counted."""
+        self.unreadable: dict[Uid, ObjectMeta] = {}
+        """Objects in a form that our view does not understand: the store has none of them, or an older version."""
+
+    @property
+    def stale_seconds(self) -> float:
+        """For how long the store may have missed something: no watch is open, or it does not show our own writes."""
+        if self.is_missing:
+            return 0.0
+        blind = 0.0 if self._blind_since is None else self._clock.monotonic() - self._blind_since
+        return max(blind, self._store.behind_seconds)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        state: State = ListAll()
+        while True:
+            state = await self.step(state)
+
+    async def step(self, state: State) -> State:
+        match state:
+            case ListAll():
+                return await self._list(state)
+            case WatchFrom(is_cut=True):
+                return await self._check(state)
+            case WatchFrom():
+                return await self._watch(state)
+            case BackOff():
+                await self._clock.sleep(state.seconds)
+                return state.then
+            case _:
+                assert_never(state)
+
+    async def _list(self, state: ListAll) -> State:
+        mark = self._store.begin_list()
+        try:
+            listing = await self._client.list(
+                self._resource,
+                namespace=self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+            )
+        except ApiError as error:
+            if error.is_not_found and self._is_optional:
+                self._tell_served(is_missing=True)
+            return self._back_off(ListAll(failures=state.failures + 1), error)
+        self.unreadable = {one.uid: one for one in listing.unreadable}
+        if self._store.apply_list(listing, mark):
+            self._on_new_history()
+        self.listed.set()
+        self._tell_served(is_missing=False)
+        return WatchFrom(resource_version=listing.resource_version, failures=state.failures)
+
+    def _tell_served(self, *, is_missing: bool) -> None:
+        is_news = is_missing != self.is_missing
+        if is_missing and is_news:
+            # Of a kind that is not there, there are no objects.
+            self._store.apply_nothing()
+        self.is_missing = is_missing
+        self.answered.set()
+        if is_news:
+            self._changed()
+
+    async def _check(self, state: WatchFrom) -> State:
+        """Ask how far the server is before a watch is resumed.
+
+        One that was restored may be behind the version that we would resume from: it would accept the watch,
+        and stay silent until it has caught up.
+        """
+        known = max(self._store.known, int(state.resource_version))
+        try:
+            version = await self._client.current_version(
+                self._resource,
+                namespace=self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+            )
+        except ApiError as error:
+            return self._after_watch(error, state.failures, is_stable=False, is_cut=True)
+        if version < known:
+            return ListAll(failures=state.failures)
+        return msgspec.structs.replace(state, is_cut=False)
+
+    async def _watch(self, state: WatchFrom) -> State:
+        self._resource_version = state.resource_version
+        started_at = self._clock.monotonic()
+        seconds = self._random.randint(SHORTEST_WATCH_SECONDS, LONGEST_WATCH_SECONDS)
+        try:
+            # One deadline for the whole watch: the server promised to end it earlier, so a later end is silence.
+            async with asyncio.timeout(seconds + SILENCE_SECONDS):
+                await self._follow(seconds)
+            error = None
+        except ApiError as caught:
+            error = caught
+        except TimeoutError:
+            error = ConnectionLost(f"watch of {self._resource.plural}: silent after its {seconds} s")
+        elapsed = self._clock.monotonic() - started_at
+        is_stable = elapsed >= STABLE_WATCH_SECONDS
+        # A watch that brought something did not fail, however short it was: else each cut would make us blinder.
+        has_news = self._resource_version != state.resource_version
+        failures = 0 if is_stable or has_news else state.failures
+        # A server that stops in order ends its watches in order.
+        is_cut = error is not None or elapsed < seconds - EARLY_SECONDS
+        if is_cut:
+            self._on_watch(False)
+        return self._after_watch(error, failures, is_stable=is_stable, is_cut=is_cut)
+
+    async def _follow(self, seconds: int) -> None:
+        watch = self._client.watch(
+            self._resource,
+            resource_version=self._resource_version,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            timeout_seconds=seconds,
+        )
+        async with watch as events:
+            self._blind_since = None
+            self._on_watch(True)
+            try:
+                async for event in events:
+                    self._store.apply(event)
+                    self._note(event)
+            finally:
+                self._blind_since = self._clock.monotonic()
+
+    def _note(self, event: WatchEvent[T]) -> None:
+        """Remembers where to go on from."""
+        match event:
+            case Added() | Modified() | Deleted():
+                self._resource_version = event.object.metadata.resource_version
+                self.unreadable.pop(event.object.metadata.uid, None)
+            case Bookmark():
+                self._resource_version = event.resource_version
+            case Unreadable():
+                self._resource_version = event.metadata.resource_version or self._resource_version
+                self.unreadable.pop(event.metadata.uid, None)
+                # Of a broken line not even the name is known.
+                if event.metadata.uid and not event.is_deleted:
+                    self.unreadable[event.metadata.uid] = event.metadata
+            case _:
+                assert_never(event)
+
+    def _after_watch(self, error: ApiError | None, failures: int, *, is_stable: bool, is_cut: bool) -> State:
+        """Where to go on after a watch ended. Whatever ends at once, orderly or not, is slowed down."""
+        again = WatchFrom(resource_version=self._resource_version, failures=failures + 1, is_cut=is_cut)
+        if error is None:
+            return msgspec.structs.replace(again, failures=0) if is_stable else self._back_off(again)
+        self.restarts += 1
+        self._lost()
+        if error.is_gone and failures == 0:
+            return ListAll(failures=1)
+        if error.code in _RESUMABLE:
+            return self._back_off(again, error)
+        return self._back_off(ListAll(failures=failures + 1), error)
+
+    def _back_off(self, then: ListAll | WatchFrom, error: ApiError | None = None) -> BackOff:
+        """Doubles with every failure in a row; the jitter keeps many reflectors from coming back together."""
+        longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** (then.failures - 1))
+        asked = error.retry_after if error is not None else None
+        return BackOff(seconds=max(longest * (0.5 + self._random.random() / 2), asked or 0.0), then=then)

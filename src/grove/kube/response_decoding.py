@@ -1,0 +1,295 @@
+"""What an API server answers, made into values: objects, pages of a list, watch events, errors.
+
+Asking is in `client.py`. An answer that cannot be read is an error; one object in it that cannot be read is not.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from functools import cache
+from typing import Any, Generic, NoReturn, TypeVar
+
+import msgspec
+
+from grove.api.resources import Object, Resource
+from grove.api.types.meta import HasMetadata, ObjectMeta
+from grove.kube.api_errors import ApiError, ConnectionLost, Status
+from grove.kube.transport import Request, Response
+
+T = TypeVar("T", bound=HasMetadata)
+
+LONGEST_PAUSE_SECONDS = 300.0
+
+
+class Listing(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """What a server held at one version. `unreadable` exists too, but in a form that our view does not understand."""
+
+    items: tuple[T, ...]
+    resource_version: str
+    unreadable: tuple[ObjectMeta, ...] = ()
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """A piece of a listing; more follows if there is a continue token."""
+
+    items: tuple[T, ...]
+    resource_version: str
+    continue_token: str
+    unreadable: tuple[ObjectMeta, ...] = ()
+
+
+class Added(msgspec.Struct, Generic[T], frozen=True, kw_only=True, tag_field="type", tag="ADDED"):
+    object: T
+
+
+class Modified(msgspec.Struct, Generic[T], frozen=True, kw_only=True, tag_field="type", tag="MODIFIED"):
+    object: T
+
+
+class Deleted(msgspec.Struct, Generic[T], frozen=True, kw_only=True, tag_field="type", tag="DELETED"):
+    """Gone, or no longer selected."""
+
+    object: T
+
+
+class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything up to this version has been sent."""
+
+    resource_version: str
+
+
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """An object that our view does not understand; of a broken line not even the metadata is known."""
+
+    metadata: ObjectMeta
+    is_deleted: bool
+
+
+WatchEvent = Added[T] | Modified[T] | Deleted[T] | Bookmark | Unreadable
+
+
+class _ListMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _PageBody(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    metadata: _ListMeta
+    items: tuple[T, ...] | None = None
+
+
+class _RawPageBody(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _ListMeta
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+class _Kind(msgspec.Struct, frozen=True, kw_only=True):
+    kind: str = ""
+
+
+class _BookmarkLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="BOOKMARK"):
+    object: Object
+
+
+class _ErrorLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ERROR"):
+    object: Status
+
+
+class _AnyLine(msgspec.Struct, frozen=True, kw_only=True):
+    type: str = ""
+    object: Object = Object(metadata=ObjectMeta())
+
+
+class _Decoders(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """Built once per view: building one costs far more than using it."""
+
+    object: "msgspec.json.Decoder[T]"
+    page: "msgspec.json.Decoder[_PageBody[T]]"
+    line: "msgspec.json.Decoder[Added[T] | Modified[T] | Deleted[T] | _BookmarkLine | _ErrorLine]"
+
+
+@cache
+def _decoders_of(view: Any) -> _Decoders[Any]:
+    page: Any = _PageBody
+    added: Any = Added
+    modified: Any = Modified
+    deleted: Any = Deleted
+    line = added[view] | modified[view] | deleted[view] | _BookmarkLine | _ErrorLine
+    return _Decoders(
+        object=msgspec.json.Decoder(view),
+        page=msgspec.json.Decoder(page[view]),
+        line=msgspec.json.Decoder(line),
+    )
+
+
+def _decoders(view: type[T]) -> _Decoders[T]:
+    return _decoders_of(view)
+
+
+_STATUS = msgspec.json.Decoder(Status)
+_KIND = msgspec.json.Decoder(_Kind)
+_METADATA = msgspec.json.Decoder(Object)
+_RAW_PAGE = msgspec.json.Decoder(_RawPageBody)
+_ANY_LINE = msgspec.json.Decoder(_AnyLine)
+
+
+def decode_object(resource: Resource[T], request: Request, response: Response) -> T:
+    check(request, response)
+    try:
+        return _decoders(resource.view).object.decode(response.body)
+    except msgspec.MsgspecError as error:
+        raise _unreadable_answer(request, response, error) from error
+
+
+def decode_deleted(resource: Resource[T], request: Request, response: Response) -> T | None:
+    """None: it is gone; an object: it is still there, leaving."""
+    check(request, response)
+    try:
+        if _KIND.decode(response.body).kind == "Status":
+            return None
+        answer = _decoders(resource.view).object.decode(response.body)
+    except msgspec.MsgspecError as error:
+        raise _unreadable_answer(request, response, error) from error
+    return None if _is_last_state(answer.metadata) else answer
+
+
+def _is_last_state(metadata: ObjectMeta) -> bool:
+    """Some kinds answer their deletion with what they were; only a grace period or a finalizer keeps an object."""
+    if metadata.deletion_timestamp is None:
+        return True
+    return not metadata.deletion_grace_period_seconds and not metadata.finalizers
+
+
+def decode_page(resource: Resource[T], request: Request, response: Response) -> Page[T]:
+    check(request, response)
+    try:
+        body = _decoders(resource.view).page.decode(response.body)
+    except msgspec.MsgspecError:
+        return _decode_page_piecewise(resource, request, response)
+    items = body.items or ()
+    if not all(map(_has_version, items)):
+        return _decode_page_piecewise(resource, request, response)
+    return Page(
+        items=items, resource_version=body.metadata.resource_version, continue_token=body.metadata.continue_
+    )  # fmt: skip
+
+
+def _decode_page_piecewise(resource: Resource[T], request: Request, response: Response) -> Page[T]:
+    """One object that we cannot read must not hide the others."""
+    decoder = _decoders(resource.view).object
+    items: list[T] = []
+    unreadable: list[ObjectMeta] = []
+    try:
+        body = _RAW_PAGE.decode(response.body)
+        for raw in body.items or ():
+            item = _decode_or_none(decoder, raw)
+            if item is not None and _has_version(item):
+                items.append(item)
+            else:
+                unreadable.append(_METADATA.decode(raw).metadata)
+    except msgspec.MsgspecError as error:
+        raise _unreadable_answer(request, response, error) from error
+    return Page(
+        items=tuple(items),
+        resource_version=body.metadata.resource_version,
+        continue_token=body.metadata.continue_,
+        unreadable=tuple(unreadable),
+    )
+
+
+def _decode_or_none(decoder: "msgspec.json.Decoder[T]", raw: msgspec.Raw) -> T | None:
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError:
+        return None
+
+
+def _has_version(obj: HasMetadata) -> bool:
+    """Versions are compared as integers; an object without one cannot be put in order."""
+    return obj.metadata.resource_version.isdecimal()
+
+
+async def decode_events(view: type[T], lines: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent[T], None]:
+    """The events of a watch's lines; an ERROR event raises `ApiError`."""
+    decode = _decoders(view).line.decode
+    async for line in lines:
+        try:
+            event = decode(line)
+        except msgspec.MsgspecError:
+            yield _unreadable_line(line)
+            continue
+        if isinstance(event, _ErrorLine):
+            _raise_status(event.object, event.object.code, None)
+        elif not _has_version(event.object):
+            yield _unreadable_line(line)
+        elif isinstance(event, _BookmarkLine):
+            yield Bookmark(resource_version=event.object.metadata.resource_version)
+        else:
+            yield event
+
+
+def _unreadable_line(line: bytes) -> Unreadable:
+    try:
+        found = _ANY_LINE.decode(line)
+    except msgspec.MsgspecError:
+        found = _AnyLine()
+    return Unreadable(metadata=found.object.metadata, is_deleted=found.type == "DELETED")
+
+
+def check(request: Request, response: Response) -> None:
+    """Raises what the server said no with."""
+    if response.status < 300:
+        return
+    if response.status < 400:
+        raise _redirected(request, response)
+    try:
+        status = _STATUS.decode(response.body)
+    except msgspec.MsgspecError:
+        status = _formless(request, response)
+    _raise_status(status, response.status, retry_after_of(response))
+
+
+def _formless(request: Request, response: Response) -> Status:
+    """An answer in plain words. A real server has no others for a kind of a group that nobody installed."""
+    text = " ".join(response.body[:200].decode("utf-8", "replace").split())
+    if response.status == 404 and text == "404 page not found":
+        return Status(reason="NotFound", message="the server could not find the requested resource")
+    return Status(message=f"{request.method} {request.path}: {text}")
+
+
+def _redirected(request: Request, response: Response) -> ApiError:
+    """API servers do not redirect what we ask for: this is a proxy that wants a login, or another server."""
+    # What follows the address may be a secret of the login.
+    target = _header(response, "location").partition("?")[0] or "nowhere"
+    words = f"{request.method} {request.path}: redirected to {target}; name the API server itself as server"
+    return ApiError(response.status, "Redirected", words)
+
+
+def _raise_status(status: Status, code: int, retry_after: float | None) -> NoReturn:
+    if retry_after is None and status.details is not None and status.details.retry_after_seconds is not None:
+        retry_after = _pause(status.details.retry_after_seconds)
+    raise ApiError(code, status.reason, status.message, retry_after)
+
+
+def retry_after_of(response: Response) -> float | None:
+    """Seconds of the Retry-After header; its other form, a date, is not used by API servers."""
+    text = _header(response, "retry-after")
+    return _pause(float(text)) if text.isdecimal() else None
+
+
+def _pause(seconds: float) -> float:
+    """A server asks for seconds; a proxy in maintenance might ask for a day."""
+    return min(max(float(seconds), 0.0), LONGEST_PAUSE_SECONDS)
+
+
+def _header(response: Response, name: str) -> str:
+    return next((value for key, value in response.headers.items() if key.lower() == name), "")
+
+
+def _unreadable_answer(request: Request, response: Response, error: Exception) -> ConnectionLost:
+    # The server did answer; but what it did is as unknown as if it had not.
+    what = f"{request.method} {request.path}: the answer cannot be read: {error}"
+    content_type = _header(response, "content-type").partition(";")[0]
+    if content_type not in ("", "application/json"):
+        # Not from an API server, so no object is quoted here.
+        start = " ".join(response.body[:200].decode("utf-8", "replace").split())
+        what += f"; it is {content_type}, perhaps of a proxy in between: {start}"
+    return ConnectionLost(what)

@@ -1,0 +1,393 @@
+"""The objects of one kind as we know them: by uid, by name, by controller; never older than our own writes.
+
+Filled by `reflector.py` from the outside and by whoever writes from the inside. What is made of the objects is not
+here.
+
+How it stays right. Versions are compared as integers, within one kind only:
+* The watch has a *horizon*: all that happened up to it was applied here. News from before the horizon about an object
+  that we do not hold is old news: it was deleted since.
+* An answer to our own write may be ahead of the horizon. An entry changes only towards a newer version, and a list
+  removes only entries that are not newer than the list.
+* Our own delete does not tell its version, so the uid is remembered (*forgotten*) until the watch is past the deletion.
+* Two uids under one name: the one with the higher version is the later one, and the other is gone.
+
+A new history. Every list is asked for without a resourceVersion: by the contract of the API that is a consistent read,
+at least as new as anything that was answered or watched before it was sent (a list with resourceVersion 0 may be older,
+and is never asked for). So a list that is older than what was known when it was sent - by its own version, by an object
+in it, or by an object that was deleted before - comes from a server that was restored from a backup. Then nothing here
+holds any more: versions of two histories cannot be compared. An object that is only absent was deleted.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, Generic, TypeVar, assert_never, cast
+
+import msgspec
+
+from grove.api.types.meta import HasMetadata, ObjectMeta, OwnerKey, Uid
+from grove.kube.response_decoding import Added, Bookmark, Deleted, Listing, Modified, Unreadable, WatchEvent
+
+T = TypeVar("T", bound=HasMetadata)
+
+Listener = Callable[[T | None, T | None], None]
+
+_BEFORE_EVERYTHING = -1
+
+
+class ListMark(msgspec.Struct, frozen=True, kw_only=True):
+    """When a list was begun: what happened here later, the list may not know; what was known by then, it must."""
+
+    number: int
+    horizon: int
+    # The newest version that was known.
+    known: int
+    held: dict[Uid, Any]
+    # Deleted for good.
+    forgotten: frozenset[Uid]
+    # Left out of a partial list: they may live on in another part.
+    missed: frozenset[Uid]
+
+
+class Store(Generic[T]):
+    """Objects of one kind, fed by one watch. Listeners are called after each visible change, all indexes up to date."""
+
+    def __init__(self, monotonic: Callable[[], float] = lambda: 0.0) -> None:
+        self.is_listed = False
+        self._monotonic = monotonic
+        # The oldest and the newest of our own writes that the watch has not shown yet: version, and since when.
+        self._unseen: tuple[int, float] | None = None
+        self._newest_unseen: tuple[int, float] | None = None
+        self._objects: dict[Uid, T] = {}
+        self._uids_by_name: dict[str, dict[str, Uid]] = {}
+        self._children: dict[OwnerKey, dict[Uid, T]] = {}
+        self._listeners: list[Listener[T]] = []
+        self._horizon = _BEFORE_EVERYTHING
+        # The newest version of all that was ever heard.
+        self._known = _BEFORE_EVERYTHING
+        self._list_count = 0
+        # uid -> a version at which it still existed; it never comes back.
+        self._forgotten: dict[Uid, int] = {}
+        # uid -> version of the partial list that did not have it. Deleted, or moved to another part: until the watch
+        # is past that version nobody knows, and what it tells is held back.
+        self._missed: dict[Uid, int] = {}
+        self._held_back: dict[Uid, T] = {}
+        # Those of them whose deletion the watch has told: no tombstone outlives the partial list.
+        self._told_gone: dict[Uid, None] = {}
+        self._missed_until = _BEFORE_EVERYTHING
+        # uid -> number of lists begun when we assumed its deletion; only a later list may contradict.
+        self._assumed_leaving: dict[Uid, int] = {}
+
+    # Reading
+
+    def get(self, uid: Uid) -> T | None:
+        return self._objects.get(uid)
+
+    def by_name(self, namespace: str, name: str) -> T | None:
+        uid = self._uids_by_name.get(namespace, {}).get(name)
+        return None if uid is None else self._objects[uid]
+
+    def owned_by(self, owner: OwnerKey) -> tuple[T, ...]:
+        """Return what this owner controls, in the order of first sight."""
+        children = self._children.get(owner)
+        return () if children is None else tuple(children.values())
+
+    def values(self) -> Iterable[T]:
+        return self._objects.values()
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    @property
+    def tombstone_count(self) -> int:
+        """Deletions that the watch has not confirmed yet."""
+        return len(self._forgotten) + len(self._missed)
+
+    @property
+    def known(self) -> int:
+        """The newest version of all that was heard."""
+        return self._known
+
+    @property
+    def behind_seconds(self) -> float:
+        """For how long the watch has not shown one of our own writes: a watch that is open may have fallen silent."""
+        return 0.0 if self._unseen is None else self._monotonic() - self._unseen[1]
+
+    def subscribe(self, listener: Listener[T]) -> None:
+        """The listener gets (old, new) after each visible change; None: not there. It marks, it does not write."""
+        self._listeners.append(listener)
+
+    # Own writes
+
+    def observe(self, obj: T) -> None:
+        """The answer to our own write; ignored if we know something newer."""
+        version = _version(obj)
+        self._offer(obj, version)
+        if version > self._horizon:
+            self._newest_unseen = (version, self._monotonic())
+            self._unseen = self._unseen or self._newest_unseen
+
+    def forget(self, uid: Uid) -> None:
+        """Our delete was answered "gone": removed at once, and nothing from before brings it back."""
+        held = self._objects.get(uid)
+        if held is not None:
+            self._bury(held)
+        elif uid in self._missed:
+            self._forgotten[uid] = self._horizon
+
+    def mark_leaving(self, uids: Iterable[Uid], at: datetime) -> None:
+        """After a bulk delete, whose answer shows the past: leaving, until something newer or a later list is here."""
+        for uid in uids:
+            held = self._objects.get(uid)
+            if held is not None and not held.metadata.is_leaving:
+                metadata = msgspec.structs.replace(held.metadata, deletion_timestamp=at)
+                self._put(cast("T", msgspec.structs.replace(cast("Any", held), metadata=metadata)), held)
+                self._assumed_leaving[uid] = self._list_count
+
+    # The watch's side
+
+    def begin_list(self) -> ListMark:
+        """Call before asking the server, whole list or partial."""
+        self._list_count += 1
+        return ListMark(
+            number=self._list_count,
+            horizon=self._horizon,
+            known=self._known,
+            held=self._objects.copy(),
+            forgotten=frozenset(self._forgotten),
+            missed=frozenset(self._missed),
+        )
+
+    def apply_list(self, listing: Listing[T], mark: ListMark) -> bool:
+        """Take in everything there is, as of the listing's version; returns whether that is a new history."""
+        version = int(listing.resource_version)
+        is_new_history = _is_new_history(listing, version, mark)
+        if is_new_history:
+            self._start_over()
+        if version >= self._horizon:
+            self._held_back.clear()
+            self._apply_listed(listing, version, mark, self._objects.values())
+            self._advance(version)
+            self._drop_confirmed(listing, version)
+        self.is_listed = True
+        return is_new_history
+
+    def apply_nothing(self) -> None:
+        """The kind is not served any more: nothing of it exists."""
+        self._start_over()
+
+    def apply_partial_list(self, listing: Listing[T], mark: ListMark, where: Callable[[T], bool]) -> bool:
+        """Take in a fresh list of a part: `where` says which of our objects should be in it.
+
+        The rest is not touched. Returns whether it is of a new history; then nothing of it was taken in.
+        """
+        version = int(listing.resource_version)
+        if _is_new_history(listing, version, mark):
+            return True
+        # The horizon stays: of the others we know no more than before.
+        missing = self._apply_listed(listing, version, mark, filter(where, self._objects.values()))
+        if missing and version > self._horizon:
+            self._missed.update(dict.fromkeys(missing, version))
+            self._missed_until = max(self._missed_until, version)
+        return False
+
+    def apply(self, event: WatchEvent[T]) -> None:
+        """The next event of the watch; late ones are ignored."""
+        match event:
+            case Added() | Modified():
+                version = _version(event.object)
+                self._offer(event.object, version)
+                self._advance(version)
+            case Deleted():
+                self._remove_deleted(event.object.metadata)
+            case Bookmark():
+                self._advance(int(event.resource_version))
+            case Unreadable():
+                if event.is_deleted and event.metadata.uid and event.metadata.resource_version.isdecimal():
+                    self._remove_deleted(event.metadata)
+            case _:
+                assert_never(event)
+
+    # How entries change
+
+    def _offer(self, obj: T, version: int) -> None:
+        """Takes the object if it is news."""
+        uid = obj.metadata.uid
+        held = self._objects.get(uid)
+        if held is not None:
+            if version > _version(held):
+                self._put(obj, held)
+        elif version > self._horizon and uid not in self._forgotten:
+            if version > self._missed.get(uid, _BEFORE_EVERYTHING):
+                self._enter(obj, version)
+            else:
+                self._held_back[uid] = obj
+                self._told_gone.pop(uid, None)
+
+    def _apply_listed(self, listing: Listing[T], version: int, mark: ListMark, scope: Iterable[T]) -> tuple[Uid, ...]:
+        """Brings a list in; returns the uids that it showed to be gone."""
+        if version < self._horizon:
+            return ()
+        listed = _uids(listing)
+        gone = [obj for obj in scope if obj.metadata.uid not in listed and _version(obj) <= version]
+        for obj in gone:
+            self._drop(obj)
+        for obj in listing.items:
+            self._take_listed(obj, version, mark)
+        return tuple(obj.metadata.uid for obj in gone)
+
+    def _take_listed(self, obj: T, list_version: int, mark: ListMark) -> None:
+        uid = obj.metadata.uid
+        version = _version(obj)
+        held = self._objects.get(uid)
+        if uid in self._forgotten:
+            return
+        if held is None:
+            if list_version < self._missed.get(uid, _BEFORE_EVERYTHING):
+                self._held_back[uid] = obj
+            else:
+                self._enter(obj, version)
+        elif version > _version(held) or (version == _version(held) and self._is_contradicted(uid, mark)):
+            self._put(obj, held)
+
+    def _is_contradicted(self, uid: Uid, mark: ListMark) -> bool:
+        assumed_at = self._assumed_leaving.get(uid)
+        return assumed_at is not None and mark.number > assumed_at
+
+    def _enter(self, obj: T, version: int) -> None:
+        """A uid that we do not hold. Who has its name now was there before it, or after it."""
+        namesake = self.by_name(obj.metadata.namespace, obj.metadata.name)
+        if namesake is not None:
+            if _version(namesake) > version:
+                return
+            self._bury(namesake)
+        self._put(obj, None)
+
+    def _remove_deleted(self, metadata: ObjectMeta) -> None:
+        version = int(metadata.resource_version)
+        held = self._objects.get(metadata.uid)
+        if held is not None and _version(held) <= version:
+            self._drop(held)
+        self._held_back.pop(metadata.uid, None)
+        if metadata.uid in self._missed:
+            self._told_gone[metadata.uid] = None
+        # An older event of this kind only said that it was not selected for a while.
+        if self._forgotten.get(metadata.uid, version + 1) <= version:
+            del self._forgotten[metadata.uid]
+        self._advance(version)
+
+    def _bury(self, held: T) -> None:
+        """Gone for ever at a version that we do not know; the watch will still tell of its life."""
+        self._forgotten[held.metadata.uid] = _version(held)
+        self._drop(held)
+
+    def _put(self, obj: T, held: T | None) -> None:
+        metadata = obj.metadata
+        uid = metadata.uid
+        owner = metadata.controller
+        self._objects[uid] = obj
+        self._known = max(self._known, _version(obj))
+        if held is None:
+            self._uids_by_name.setdefault(metadata.namespace, {})[metadata.name] = uid
+        else:
+            if self._assumed_leaving:
+                self._assumed_leaving.pop(uid, None)
+            old_owner = held.metadata.controller
+            if old_owner is not None and old_owner != owner:
+                self._leave_owner(old_owner, uid)
+        if owner is not None:
+            self._children.setdefault(owner, {})[uid] = obj
+        self._tell(held, obj)
+
+    def _drop(self, held: T) -> None:
+        metadata = held.metadata
+        uid = metadata.uid
+        del self._objects[uid]
+        names = self._uids_by_name[metadata.namespace]
+        if names.get(metadata.name) == uid:
+            del names[metadata.name]
+            if not names:
+                del self._uids_by_name[metadata.namespace]
+        owner = metadata.controller
+        if owner is not None:
+            self._leave_owner(owner, uid)
+        self._assumed_leaving.pop(uid, None)
+        self._tell(held, None)
+
+    def _leave_owner(self, owner: OwnerKey, uid: Uid) -> None:
+        children = self._children[owner]
+        del children[uid]
+        if not children:
+            del self._children[owner]
+
+    def _tell(self, old: T | None, new: T | None) -> None:
+        for listener in self._listeners:
+            listener(old, new)
+
+    # How far the watch is
+
+    def _advance(self, version: int) -> None:
+        if version > self._horizon:
+            self._horizon = version
+            self._known = max(self._known, version)
+            self._note_seen()
+            if self._missed and version >= self._missed_until:
+                self._missed.clear()
+                for uid in self._told_gone:
+                    self._forgotten.pop(uid, None)
+                self._told_gone.clear()
+                self._enter_held_back()
+
+    def _note_seen(self) -> None:
+        if self._unseen is not None and self._unseen[0] <= self._horizon:
+            newest = self._newest_unseen
+            self._unseen = newest if newest is not None and newest[0] > self._horizon else None
+
+    def _enter_held_back(self) -> None:
+        """The watch is past the partial lists and did not tell of their deletion: they live on in another part."""
+        held_back = tuple(self._held_back.values())
+        self._held_back.clear()
+        for obj in held_back:
+            if obj.metadata.uid not in self._objects and obj.metadata.uid not in self._forgotten:
+                self._enter(obj, _version(obj))
+
+    def _drop_confirmed(self, listing: Listing[T], version: int) -> None:
+        """A list that is past an object's last known version and does not have it is past its deletion."""
+        if self._forgotten:
+            listed = _uids(listing)
+            kept = {uid: known for uid, known in self._forgotten.items() if uid in listed or known > version}
+            self._forgotten = kept
+
+    def _start_over(self) -> None:
+        """Nothing that we know holds any more: the server was restored from a backup, or dropped the kind."""
+        self._horizon = self._known = _BEFORE_EVERYTHING
+        self._unseen = None
+        self._forgotten.clear()
+        self._missed.clear()
+        self._held_back.clear()
+        self._told_gone.clear()
+        for held in tuple(self._objects.values()):
+            self._drop(held)
+
+
+def _is_new_history(listing: Listing[T], version: int, mark: ListMark) -> bool:
+    return version < mark.known or any(_is_from_a_backup(obj, mark) for obj in listing.items)
+
+
+def _is_from_a_backup(obj: HasMetadata, mark: ListMark) -> bool:
+    """Answer whether it contradicts what was known when the list was sent."""
+    uid = obj.metadata.uid
+    held = mark.held.get(uid)
+    if held is not None:
+        return _version(obj) < _version(held)
+    # All that existed at the horizon, and did not change since, was held.
+    return uid in mark.forgotten or (_version(obj) <= mark.horizon and uid not in mark.missed)
+
+
+def _version(obj: HasMetadata) -> int:
+    return int(obj.metadata.resource_version)
+
+
+def _uids(listing: Listing[T]) -> set[Uid]:
+    uids = {obj.metadata.uid for obj in listing.items}
+    uids.update(metadata.uid for metadata in listing.unreadable)
+    return uids

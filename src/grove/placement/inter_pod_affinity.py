@@ -1,0 +1,209 @@
+"""Pods that attract or repel each other: required and preferred pod (anti-)affinity.
+
+For every term in use this counts the placed pods that match it, and for every required anti-affinity of a placed pod
+where it stands - per value of the term's node label. Counts follow each placement, so a check never walks over pods.
+
+Not honoured: the preferences of pods already placed, and namespace selectors that need a namespace's labels.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from grove.placement.node_fit import meets
+from grove.placement.types import Operator, PodDemand, PodTerm, Shape
+
+# Counts of terms that no waiting pod uses any more are dropped when there are this many.
+MOST_TERMS = 4096
+
+Counts = dict[str, int]
+# What to put back, newest last: counts[key] = value.
+Journal = list[tuple[dict[str, int], str, int]]
+Placed = Iterable[tuple[PodDemand, Mapping[str, str]]]
+
+
+class Neighbours:
+    def __init__(self) -> None:
+        self._matching = _CountedTerms()
+        self._holders = _CountedTerms()
+
+    def fork(self) -> "Neighbours":
+        """An independent copy; usually there is nothing to copy."""
+        fork = Neighbours()
+        fork._matching = self._matching.fork()
+        fork._holders = self._holders.fork()
+        return fork
+
+    @property
+    def anyone_repels(self) -> bool:
+        return bool(self._holders.counts)
+
+    def watch(self, terms: Iterable[PodTerm], placed: Placed) -> None:
+        """Count these terms from now on. `placed` is only walked if one of them is new."""
+        wanted = dict.fromkeys(terms)
+        new = [term for term in wanted if term not in self._matching.counts]
+        if not new:
+            return
+        if len(self._matching.counts) + len(new) > MOST_TERMS:
+            self._matching = _CountedTerms()
+            new = list(wanted)
+        fresh = _CountedTerms()
+        for term in new:
+            fresh.add(term)
+        for pod, labels in placed:
+            for term, counts in fresh.matching(pod):
+                _bump(counts, labels.get(term.topology_key), 1, None)
+        for term, counts in fresh.counts.items():
+            self._matching.add(term).update(counts)
+
+    def add(self, pod: PodDemand, labels: Mapping[str, str], journal: Journal | None = None) -> None:
+        self._count(pod, labels, 1, journal)
+
+    def remove(self, pod: PodDemand, labels: Mapping[str, str]) -> None:
+        self._count(pod, labels, -1, None)
+        for term in pod.shape.anti_affinity:
+            if not any(self._holders.counts.get(term, {}).values()):
+                self._holders.discard(term)
+
+    def recount(self, placed: Placed) -> None:
+        """Labels of nodes changed: forget all counts and take those of the placed pods anew."""
+        self._matching = _CountedTerms()
+        self._holders = _CountedTerms()
+        for pod, labels in placed:
+            if pod.shape.anti_affinity:
+                self._count(pod, labels, 1, None)
+
+    def _count(self, pod: PodDemand, labels: Mapping[str, str], step: int, journal: Journal | None) -> None:
+        for term in pod.shape.anti_affinity:
+            _bump(self._holders.add(term), labels.get(term.topology_key), step, journal)
+        if self._matching.counts:
+            for term, counts in self._matching.matching(pod):
+                _bump(counts, labels.get(term.topology_key), step, journal)
+
+    def veto(self, pod: PodDemand) -> "Veto":
+        """What speaks against a node, for this pod, as things stand now."""
+        shape = pod.shape
+        attracted = []
+        for term in shape.affinity:
+            counts = self._matching.counts.get(term, {})
+            # The first of a group that wants to be together may go anywhere.
+            is_first = matches(term, pod) and not any(counts.values())
+            attracted.append((term.topology_key, counts, is_first))
+        repelled = [(term.topology_key, self._matching.counts.get(term, {})) for term in shape.anti_affinity]
+        unwelcome = [(term.topology_key, counts) for term, counts in self._holders.matching(pod)]
+        return Veto(attracted, repelled, unwelcome)
+
+    def score(self, shape: Shape, labels: Mapping[str, str]) -> int:
+        """Preferred pod (anti-)affinity: the weight of each term for each matching pod in the node's domain."""
+        return sum(
+            preferred.weight
+            * self._matching.counts.get(preferred.term, {}).get(labels.get(preferred.term.topology_key, ""), 0)
+            for preferred in shape.preferred_pods
+        )
+
+
+class _CountedTerms:
+    """Terms with their counts, found by a label that a matching pod must have: thousands cost no more than one."""
+
+    def __init__(self) -> None:
+        self.counts: dict[PodTerm, Counts] = {}
+        self._by_label: dict[tuple[str, str], dict[PodTerm, None]] = {}
+        self._label_of: dict[PodTerm, tuple[str, str] | None] = {}
+        self._others: dict[PodTerm, None] = {}
+
+    def fork(self) -> "_CountedTerms":
+        fork = _CountedTerms()
+        for term, counts in self.counts.items():
+            fork.add(term).update(counts)
+        return fork
+
+    def add(self, term: PodTerm) -> Counts:
+        """The counts of this term, which is followed from now on."""
+        counts = self.counts.get(term)
+        if counts is None:
+            counts = self.counts[term] = {}
+            label = self._label_of[term] = self._best_label(term)
+            bucket = self._others if label is None else self._by_label.setdefault(label, {})
+            bucket[term] = None
+        return counts
+
+    def discard(self, term: PodTerm) -> None:
+        if self.counts.pop(term, None) is None:
+            return
+        label = self._label_of.pop(term)
+        if label is None:
+            del self._others[term]
+            return
+        del self._by_label[label][term]
+        if not self._by_label[label]:
+            del self._by_label[label]
+
+    def matching(self, pod: PodDemand) -> Iterator[tuple[PodTerm, Counts]]:
+        """The terms that match this pod."""
+        for label in pod.labels.items() if self._by_label else ():
+            for term in self._by_label.get(label, ()):
+                if matches(term, pod):
+                    yield term, self.counts[term]
+        for term in self._others:
+            if matches(term, pod):
+                yield term, self.counts[term]
+
+    def _best_label(self, term: PodTerm) -> tuple[str, str] | None:
+        """Of the labels that the term demands, the one with the fewest terms so far; None if there is none."""
+        labels = [
+            (requirement.key, requirement.values[0])
+            for requirement in term.requirements
+            if requirement.operator == Operator.IN and len(requirement.values) == 1
+        ]
+        return min(labels, key=lambda label: len(self._by_label.get(label, ())), default=None)
+
+
+class Veto:
+    """One pod's neighbours, looked up once and asked for many nodes."""
+
+    def __init__(
+        self,
+        attracted: list[tuple[str, Counts, bool]],
+        repelled: list[tuple[str, Counts]],
+        unwelcome: list[tuple[str, Counts]],
+    ) -> None:
+        self._attracted = attracted
+        self._repelled = repelled
+        self._unwelcome = unwelcome
+
+    def reason(self, labels: Mapping[str, str]) -> str:
+        """Why not on a node with these labels, said of nodes in plural; empty if nothing speaks against it."""
+        for key, counts, is_first in self._attracted:
+            value = labels.get(key)
+            if value is None or (not counts.get(value, 0) and not is_first):
+                return "do not satisfy the pod affinity"
+        for key, counts in self._repelled:
+            if counts.get(labels.get(key, ""), 0):
+                return "have pods that its pod anti-affinity avoids"
+        for key, counts in self._unwelcome:
+            if counts.get(labels.get(key, ""), 0):
+                return "have pods whose anti-affinity avoids it"
+        return ""
+
+
+def matches(term: PodTerm, pod: PodDemand) -> bool:
+    if not term.has_selector or (term.namespaces is not None and pod.namespace not in term.namespaces):
+        return False
+    return all(meets(requirement, pod.labels) for requirement in term.requirements)
+
+
+def terms_of(shape: Shape) -> tuple[PodTerm, ...]:
+    """Every term whose matching pods must be counted to place pods of this shape."""
+    return (*shape.affinity, *shape.anti_affinity, *(preferred.term for preferred in shape.preferred_pods))
+
+
+def is_social(shape: Shape) -> bool:
+    """Does the pod care about other pods?"""
+    return bool(shape.affinity or shape.anti_affinity or shape.preferred_pods)
+
+
+def _bump(counts: Counts, value: str | None, step: int, journal: Journal | None) -> None:
+    if value is None:
+        return
+    before = counts.get(value, 0)
+    if journal is not None:
+        journal.append((counts, value, before))
+    counts[value] = before + step

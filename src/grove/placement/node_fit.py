@@ -1,0 +1,118 @@
+"""Does this node suit this pod? Static facts only: labels, taints, cordon, readiness - and room.
+
+Pods that attract or repel each other are counted in `inter_pod_affinity.py`.
+"""
+
+from collections.abc import Mapping
+
+from grove.placement.types import NodeTerm, NodeView, Operator, Requirement, Shape, Taint, Toleration
+
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable")
+NOT_READY = Taint(key="node.kubernetes.io/not-ready")
+# What a preferred node loses for each soft taint that the pod does not tolerate.
+SOFT_TAINT_PENALTY = 10
+
+
+def static_misfit(shape: Shape, node: NodeView) -> str:
+    """Why pods of this shape cannot run on this node whatever its load, said of nodes in plural; empty if they can.
+
+    Guards in the order of what a user should look at first.
+    """
+    tolerations = shape.tolerations
+    if node.is_cordoned and not tolerates(tolerations, UNSCHEDULABLE):
+        return "are cordoned"
+    if not node.is_ready and not tolerates(tolerations, NOT_READY):
+        return "are not ready"
+    for taint in node.taints:
+        if taint.effect in ("NoSchedule", "NoExecute") and not tolerates(tolerations, taint):
+            return f"carry the untolerated taint {taint}"
+    labels = node.labels
+    for key, value in shape.node_selector:
+        if labels.get(key) != value:
+            return f"lack the label {key}={value} of the node selector"
+    if shape.node_terms is not None and not any(matches_node(term, node) for term in shape.node_terms):
+        return "do not match the required node affinity"
+    return ""
+
+
+def missing_resources(shape: Shape, free: Mapping[str, int]) -> tuple[str, ...]:
+    """The resources of which this node has too little left, by name."""
+    return tuple(name for name, amount in shape.requests if amount > 0 and free.get(name, 0) < amount)
+
+
+def has_room(shape: Shape, free: Mapping[str, int]) -> bool:
+    # The hottest line of placement: a plain loop is twice as fast as `not missing_resources(...)`.
+    for name, amount in shape.requests:  # noqa: SIM110
+        if amount > 0 and free.get(name, 0) < amount:
+            return False
+    return True
+
+
+def room_count(shape: Shape, free: Mapping[str, int], at_most: int) -> int:
+    """How many pods of this shape the free amounts hold, counted up to `at_most`."""
+    count = at_most
+    for name, amount in shape.requests:
+        if amount > 0:
+            count = min(count, free.get(name, 0) // amount)
+    return max(0, count)
+
+
+def static_score(shape: Shape, node: NodeView) -> int:
+    """How much the pod would like this node: preferred node affinity, less the soft taints it does not tolerate."""
+    liked = sum(preferred.weight for preferred in shape.preferred_nodes if matches_node(preferred.term, node))
+    soft = sum(taint.effect == "PreferNoSchedule" and not tolerates(shape.tolerations, taint) for taint in node.taints)
+    return liked - SOFT_TAINT_PENALTY * soft
+
+
+def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
+    return any(_tolerates_one(toleration, taint) for toleration in tolerations)
+
+
+def _tolerates_one(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    # An empty key stands for every key only together with Exists.
+    return bool(toleration.key) and toleration.value == taint.value
+
+
+def matches_node(term: NodeTerm, node: NodeView) -> bool:
+    """All expressions and fields of the term hold. As in Kubernetes, an empty term matches nothing."""
+    if not term.expressions and not term.fields:
+        return False
+    names = {"metadata.name": node.name}
+    return all(meets(requirement, node.labels) for requirement in term.expressions) and all(
+        meets(requirement, names) for requirement in term.fields
+    )
+
+
+def meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """One requirement on labels. `NotIn` also holds when the label is absent."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case Operator.IN:
+            return value is not None and value in requirement.values
+        case Operator.NOT_IN:
+            return value is None or value not in requirement.values
+        case Operator.EXISTS:
+            return value is not None
+        case Operator.DOES_NOT_EXIST:
+            return value is None
+        case Operator.GREATER | Operator.LESS:
+            return _compares(requirement, value)
+        case _:
+            return False
+
+
+def _compares(requirement: Requirement, value: str | None) -> bool:
+    """`Gt` and `Lt` compare integers; anything else on either side matches nothing."""
+    if value is None or len(requirement.values) != 1:
+        return False
+    try:
+        left, right = int(value), int(requirement.values[0])
+    except ValueError:
+        return False
+    return left > right if requirement.operator == Operator.GREATER else left < right

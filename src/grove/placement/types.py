@@ -1,0 +1,204 @@
+"""The questions and answers of placement: nodes, pods, gangs in; bindings and reasons out.
+
+Amounts are integers in thousandths of a unit, so cpu `100m` is 100 and memory `1Ki` is 1,024,000.
+Not here: how these are read from the wire (the scheduler does that) and what is free (`capacity.py`).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import dataclass_transform
+
+import msgspec
+
+from grove.api.types.meta import NamespacedName, Uid
+
+# A pod takes one place on its node, counted like any other resource.
+PODS = "pods"
+ONE = 1000
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of every value of this room."""
+
+
+class Operator(StrEnum):
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GREATER = "Gt"
+    LESS = "Lt"
+
+
+class Requirement(Model):
+    """One `matchExpressions` entry. The operator is a plain string: one that we do not know matches nothing."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeTerm(Model):
+    """All of `expressions` (labels) and `fields` (`metadata.name`) must hold; an empty term matches no node."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+class WeightedNodeTerm(Model):
+    weight: int
+    term: NodeTerm
+
+
+class Toleration(Model):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Taint(Model):
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class PodTerm(Model, cache_hash=True):
+    """Pods of `namespaces` (None: of all) that meet every requirement, counted per value of a node label."""
+
+    topology_key: str
+    requirements: tuple[Requirement, ...] = ()
+    namespaces: tuple[str, ...] | None = ()
+    # A term without a label selector matches no pod; one with an empty selector matches all.
+    has_selector: bool = True
+
+
+class WeightedPodTerm(Model):
+    weight: int
+    term: PodTerm
+
+
+class Shape(Model, cache_hash=True):
+    """What a pod asks of a node. Pods of one shape are interchangeable, so their answers are shared."""
+
+    requests: tuple[tuple[str, int], ...] = ((PODS, ONE),)
+    node_selector: tuple[tuple[str, str], ...] = ()
+    # None: no required node affinity; empty: one that no node can meet.
+    node_terms: tuple[NodeTerm, ...] | None = None
+    preferred_nodes: tuple[WeightedNodeTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
+    preferred_pods: tuple[WeightedPodTerm, ...] = ()
+
+
+class PodDemand(Model):
+    """One pod as placement sees it."""
+
+    uid: Uid
+    namespace: str
+    name: str
+    shape: Shape
+    created: datetime
+    labels: Mapping[str, str] = {}
+    priority: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class NodeView(Model):
+    name: str
+    labels: Mapping[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    is_cordoned: bool = False
+    is_ready: bool = True
+    allocatable: Mapping[str, int] = {}
+
+
+class Pack(Model):
+    """Node label keys: `required` must, `preferred` should have one value for all pods of the scope."""
+
+    required: str = ""
+    preferred: str = ""
+
+
+class GroupDemand(Model):
+    """One pod group of a gang, its pods sorted by what may happen to them now."""
+
+    name: str
+    min_replicas: int
+    # Pods that count as scheduled, also those that succeeded and left their node.
+    scheduled_count: int = 0
+    # Where the living ones are: a required domain is fixed by them. Only filled if the gang has pack constraints.
+    nodes: tuple[str, ...] = ()
+    pending: tuple[PodDemand, ...] = ()
+    # Held back by nothing but the gate of gangs in creation.
+    behind_our_gate: tuple[PodDemand, ...] = ()
+    behind_other_gates_count: int = 0
+    pack: Pack | None = None
+
+    @property
+    def needed_count(self) -> int:
+        return max(0, self.min_replicas - self.scheduled_count)
+
+
+class PackGroup(Model):
+    """Pod groups of a gang that are packed together (`topologyConstraintGroupConfigs`)."""
+
+    name: str
+    group_names: tuple[str, ...]
+    pack: Pack | None = None
+
+
+class GangDemand(Model):
+    name: NamespacedName
+    created: datetime
+    priority: int = 0
+    groups: tuple[GroupDemand, ...] = ()
+    pack: Pack | None = None
+    pack_groups: tuple[PackGroup, ...] = ()
+    # A scaled gang names its base gang; its pods stay gated until that one is scheduled.
+    base: str = ""
+    base_is_scheduled: bool = False
+
+    @property
+    def is_scaled(self) -> bool:
+        return bool(self.base)
+
+    @property
+    def needed_count(self) -> int:
+        return sum(group.needed_count for group in self.groups)
+
+
+class Binding(Model):
+    pod: PodDemand
+    node: str
+
+
+class WaitReason(StrEnum):
+    """Why pods were not placed."""
+
+    GANG_DOES_NOT_FIT = "GangDoesNotFit"
+    GANG_IS_INCOMPLETE = "GangIsIncomplete"
+    DOES_NOT_FIT = "DoesNotFit"
+    NOT_IN_ITS_GANG = "NotInItsGang"
+
+
+class Unplaced(Model):
+    """Pods that wait for the same reason, said in one sentence. `gang` is None for pods without one."""
+
+    pods: tuple[PodDemand, ...]
+    reason: WaitReason
+    message: str
+    gang: NamespacedName | None = None
+
+
+class Decisions(Model):
+    bindings: tuple[Binding, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()

@@ -1,0 +1,29 @@
+"""How an update stands, in sentences: the first thing that whoever asks about a set wants to know."""
+
+from collections.abc import Iterable
+
+from grove.api.reasons import FindingReason
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.planner.actions import Finding
+from grove.planner.explain.text import Sentence, cause, next_step
+
+
+def update_sentences(about: str, pcs: PodCliqueSet, findings: Iterable[Finding]) -> tuple[Sentence, ...]:
+    """Nothing, if no update is under way."""
+    progress = pcs.status.rolling_update_progress
+    if progress is None or progress.update_ended_at is not None:
+        return ()
+    done = f"{pcs.status.updated_replicas} of {pcs.spec.replicas} replicas run the newest templates"
+    told = next((f for f in findings if f.reason in (FindingReason.UPDATING, FindingReason.UPDATE_STALLED)), None)
+    if told is None:
+        return (cause(about, FindingReason.UPDATING, f"an update is under way: {done}."),)
+    if told.reason == FindingReason.UPDATING:
+        return (cause(about, told.reason, f"an update is under way: {told.message}; {done}."),)
+    return (
+        cause(about, told.reason, f"the update does not go on at {told.message}."),
+        next_step(
+            about,
+            f"it goes on by itself when that is mended; {done}, the others keep what they run. "
+            f"To go back: grove rollout undo pcs/{pcs.metadata.name}.",
+        ),
+    )

@@ -1,0 +1,107 @@
+"""What a step of an update waits for, and when waiting becomes news: the words of `UpdateStalled`."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from grove.api.reasons import ConditionType, Reason
+from grove.api.types.meta import find_condition
+from grove.api.types.pod import Pod
+from grove.planner.explain.pods import container_trouble
+from grove.planner.views import CliqueView, template_hash_of
+
+# So long a step may take before it is called stalled; pods may need minutes, and are then merely slow.
+STALLED_AFTER = timedelta(seconds=60)
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a step does not go on. What cannot heal on its own is said at once."""
+
+    reason: Reason
+    message: str
+    # None: it waits for ourselves, who come to it next; if we cannot, a refusal says so.
+    since: datetime | None
+    is_hopeless: bool = False
+
+    def is_stalled(self, now: datetime) -> bool:
+        return self.is_hopeless or (self.stalled_at is not None and now >= self.stalled_at)
+
+    @property
+    def stalled_at(self) -> datetime | None:
+        return None if self.since is None else self.since + STALLED_AFTER
+
+
+_REMEDIES: dict[str, str] = {
+    Reason.NO_CAPACITY: "add capacity, or undo the change",
+    Reason.MINIMUM_NOT_MET: "repair what is not ready, or undo the change",
+    Reason.PODS_REFUSED: "allow the pods, or undo the change",
+}
+
+
+def remedy(reason: Reason) -> str:
+    """What a user can do about a stalled update."""
+    return _REMEDIES.get(reason, "correct the template, or undo the change")
+
+
+def longest(waits: Iterable[Wait | None]) -> Wait | None:
+    """The one to tell: what cannot heal before what lasts longest."""
+    return min(
+        (wait for wait in waits if wait is not None),
+        key=lambda wait: (not wait.is_hopeless, wait.since is None, wait.since or _EPOCH),
+        default=None,
+    )
+
+
+def wait_for_new_pods(views: Sequence[CliqueView], target: str | None) -> Wait:
+    """Pods of the new template are not ready yet; `target` None: whatever each clique says."""
+    waiting = [
+        pod
+        for view in views
+        for pod in view.active
+        if not pod.is_ready and template_hash_of(pod.metadata) == (target or view.template_hash)
+    ]
+    of = f" of {', '.join(view.name for view in views)}" if views else ""
+    missing = Wait(reason=Reason.PODS_NOT_READY, message=f"new pods{of} do not exist yet", since=None)
+    return longest(map(_wait_for, waiting)) or missing
+
+
+def wait_for_minimum(view: CliqueView, started_at: datetime | None) -> Wait:
+    found = f"{view.ready_count} of at least {view.min_available} pods of {view.name} are ready"
+    cause = longest(_wait_for(pod) for pod in view.active if not pod.is_ready)
+    why = f": {cause.message}" if cause else ""
+    since = cause.since if cause else None
+    return Wait(
+        reason=Reason.MINIMUM_NOT_MET,
+        message=f"no further ready pod is taken, because {found}{why}",
+        since=None if since is None else max(since, _last_change(view), started_at or _EPOCH),
+        is_hopeless=cause is not None and cause.is_hopeless,
+    )
+
+
+def _last_change(view: CliqueView) -> datetime:
+    """The latest birth of a pod: until then there was progress."""
+    return max((_born(pod) for pod in view.active), default=view.clique.metadata.creation_timestamp or _EPOCH)
+
+
+def _wait_for(pod: Pod) -> Wait:
+    name = pod.metadata.name
+    if not pod.is_scheduled:
+        told = find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
+        if told is not None and told.status == "False" and told.reason == Reason.UNSCHEDULABLE:
+            return Wait(reason=Reason.NO_CAPACITY, message=f"pod {name} has no node: {told.message}", since=_born(pod))
+        return Wait(reason=Reason.NO_CAPACITY, message=f"pod {name} has no node yet", since=_born(pod))
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        if trouble := container_trouble(status):
+            return Wait(
+                reason=Reason.PODS_NOT_STARTING, message=f"pod {name}: {trouble}", since=_born(pod), is_hopeless=True
+            )
+    ready = find_condition(pod.status.conditions, ConditionType.READY)
+    # It may have been ready for long: it is not ready since then.
+    since = max(_born(pod), (ready.last_transition_time if ready else None) or _EPOCH)
+    return Wait(reason=Reason.PODS_NOT_READY, message=f"pod {name} is not ready yet", since=since)
+
+
+def _born(pod: Pod) -> datetime:
+    return pod.metadata.creation_timestamp or _EPOCH

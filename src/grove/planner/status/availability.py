@@ -1,0 +1,190 @@
+"""Ready, scheduled, available, in breach: each level reads the level below and answers for its own.
+
+Not here: what is done about a breach. Conditions are made of these verdicts in `child_status.py`.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum, auto
+
+import msgspec
+
+from grove.api.reasons import ConditionType, Reason
+from grove.api.types.meta import ConditionStatus, is_condition_true
+from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
+from grove.planner.training.failure_evidence import describe_failure, find_first_failure
+from grove.planner.views import MOST_FAILURES, CliqueView
+
+LISTED_INDICES = 10
+AT_ZERO = "it is scaled to zero and asks for no pods"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition without its times: status, reason and the numbers behind it in words."""
+
+    status: ConditionStatus
+    reason: Reason
+    message: str
+
+    @property
+    def is_true(self) -> bool:
+        return self.status == ConditionStatus.TRUE
+
+
+def is_available(clique: CliqueView) -> bool:
+    return not clique.is_leaving and clique.available_count >= clique.min_available
+
+
+def is_scheduled(clique: CliqueView) -> bool:
+    return not clique.is_leaving and clique.placed_count >= clique.min_available
+
+
+def has_minimum(clique: CliqueView) -> bool:
+    """As many are available as the clique needs and asks for."""
+    return not clique.is_leaving and clique.available_count >= min(clique.min_available, clique.replicas)
+
+
+def is_replica_available(cliques: Sequence[CliqueView | None]) -> bool:
+    """Of a group; `None` stands for a clique that does not exist."""
+    return all(clique is not None and is_available(clique) and is_scheduled(clique) for clique in cliques)
+
+
+def was_available(clique: CliqueView) -> bool:
+    """Sticky: true from the first time the minimum is ready, for the rest of the clique's life; not by an update."""
+    is_ready = is_available(clique) and not clique.is_at_zero
+    return clique.clique.status.was_available or (is_ready and not is_updating(clique))
+
+
+def is_updating(clique: CliqueView) -> bool:
+    """A standalone clique while it rolls; a member while its group does."""
+    progress = clique.clique.status.rolling_update_progress
+    return clique.is_group_rolling or (progress is not None and progress.update_ended_at is None)
+
+
+def clique_scheduled(clique: CliqueView) -> Verdict:
+    if clique.is_at_zero:
+        return Verdict(status=ConditionStatus.TRUE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
+    found = f"{clique.placed_count} of at least {clique.min_available} pods have a node"
+    if is_scheduled(clique):
+        return Verdict(status=ConditionStatus.TRUE, reason=Reason.SUFFICIENT_SCHEDULED_PODS, message=found)
+    return Verdict(status=ConditionStatus.FALSE, reason=Reason.INSUFFICIENT_SCHEDULED_PODS, message=found)
+
+
+def clique_breach(clique: CliqueView) -> Verdict:
+    """Below its minimum? The order of the questions is the specification.
+
+    spec/gang-termination.md, "PodClique Level Detection". What asks for nothing lacks nothing.
+    """
+    if clique.is_at_zero:
+        return Verdict(status=ConditionStatus.FALSE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
+    if clique.is_finite:
+        return _finite_breach(clique)
+    found = f"{clique.ready_count} of at least {clique.min_available} pods are ready"
+    if clique.ready_count >= clique.min_available:
+        return Verdict(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_READY_PODS, message=found)
+    if not clique.has_served:
+        return Verdict(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
+    if is_updating(clique):
+        return Verdict(status=ConditionStatus.UNKNOWN, reason=Reason.UPDATE_IN_PROGRESS, message=found)
+    return Verdict(status=ConditionStatus.TRUE, reason=Reason.INSUFFICIENT_READY_PODS, message=found)
+
+
+def _finite_breach(clique: CliqueView) -> Verdict:
+    """Decide for a training set: once it was available, only pods that are ready, finishing or done count.
+
+    Before that a failed pod is a fact, not a slow start; but while enough others start, nothing is lost yet. Only what
+    is ready heals a breach: a replacement may wait for room until the delay is over.
+    """
+    found = (
+        f"{clique.available_count} of at least {clique.min_available} pods are ready or ended well, "
+        f"{clique.starting_count} starting, {clique.failed_count} failed"
+    )
+    if clique.given_up:
+        found += f"; given up after {MOST_FAILURES} failures: {_list_indices(clique.given_up)}"
+    if clique.is_given_up:
+        return _finite_verdict(clique, Reason.POD_FAILED, found)
+    if clique.available_count >= clique.min_available:
+        return Verdict(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_READY_PODS, message=found)
+    if clique.failed_count and clique.available_count + clique.starting_count < clique.min_available:
+        return _finite_verdict(clique, Reason.POD_FAILED, found)
+    is_breached = is_condition_true(clique.clique.status.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    if is_breached or clique.clique.status.was_available:
+        return _finite_verdict(clique, Reason.INSUFFICIENT_READY_PODS, found)
+    return Verdict(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
+
+
+def _finite_verdict(clique: CliqueView, reason: Reason, found: str) -> Verdict:
+    """Return a breach together with the pod that caused it."""
+    failure = find_first_failure(clique)
+    evidence = f"; first: {describe_failure(failure)}" if failure is not None else ""
+    return Verdict(status=ConditionStatus.TRUE, reason=reason, message=f"{found}{evidence}")
+
+
+def _list_indices(indices: Iterable[int]) -> str:
+    listed = sorted(indices)
+    more = f" and {len(listed) - LISTED_INDICES} more" if len(listed) > LISTED_INDICES else ""
+    return f"index {', '.join(map(str, listed[:LISTED_INDICES]))}{more}"
+
+
+class ReplicaHealth(Enum):
+    """How one group replica stands, as seen by its group."""
+
+    BREACHED = auto()
+    UNKNOWN = auto()
+    STARTING = auto()
+    GOOD = auto()
+
+
+class GroupReplica(msgspec.Struct, frozen=True, kw_only=True):
+    """One group replica as its group judges it; `None` stands for a clique that does not exist."""
+
+    cliques: tuple[CliqueView | None, ...]
+    # Its recreation is recorded and not finished.
+    is_coming_back: bool = False
+    # A clique that is missing was never made: its PodGang does not exist, or never listed a pod of it.
+    is_unmade: bool = False
+
+
+def group_replica_health(replica: GroupReplica) -> ReplicaHealth:
+    """What was never there cannot be lost: only a replica that is made anew, or lost a clique, is in doubt."""
+    verdicts = [clique_breach(clique) for clique in replica.cliques if clique is not None and not clique.is_leaving]
+    if any(verdict.is_true for verdict in verdicts):
+        return ReplicaHealth.BREACHED
+    if replica.is_coming_back:
+        return ReplicaHealth.UNKNOWN
+    if replica.is_unmade or any(verdict.reason == Reason.NEVER_AVAILABLE for verdict in verdicts):
+        return ReplicaHealth.STARTING
+    is_short = len(verdicts) < len(replica.cliques)
+    if is_short or any(verdict.status == ConditionStatus.UNKNOWN for verdict in verdicts):
+        return ReplicaHealth.UNKNOWN
+    return ReplicaHealth.GOOD
+
+
+def is_group_updating(group: PodCliqueScalingGroup) -> bool:
+    progress = group.status.rolling_update_progress
+    return progress is not None and progress.update_ended_at is None
+
+
+def group_verdict(group: PodCliqueScalingGroup, replicas: Sequence[GroupReplica]) -> Verdict:
+    """The group's own condition; while it rolls, nothing can be concluded. One without replicas is scaled to zero."""
+    if not replicas:
+        return Verdict(status=ConditionStatus.FALSE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
+    found = group_breach(map(group_replica_health, replicas), group.spec.min_available)
+    if is_group_updating(group):
+        return Verdict(status=ConditionStatus.UNKNOWN, reason=Reason.UPDATE_IN_PROGRESS, message=found.message)
+    return found
+
+
+def group_breach(healths: Iterable[ReplicaHealth], min_available: int) -> Verdict:
+    """True when too few replicas can still be good; Unknown when that cannot be told yet."""
+    seen = tuple(healths)
+    good = seen.count(ReplicaHealth.GOOD)
+    breached = seen.count(ReplicaHealth.BREACHED)
+    unknown = seen.count(ReplicaHealth.UNKNOWN)
+    found = f"{good} of at least {min_available} replicas are good, {breached} in breach, {unknown} unknown"
+    if breached and good + unknown < min_available:
+        return Verdict(status=ConditionStatus.TRUE, reason=Reason.INSUFFICIENT_AVAILABLE_REPLICAS, message=found)
+    if good < min_available <= good + unknown and (breached or unknown):
+        return Verdict(status=ConditionStatus.UNKNOWN, reason=Reason.REPLICA_STATE_UNKNOWN, message=found)
+    if good < min_available:
+        return Verdict(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
+    return Verdict(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_AVAILABLE_REPLICAS, message=found)

@@ -1,0 +1,141 @@
+"""The condition `ReconcileFailed` of a set: it is invalid, a create is rejected, or a write has failed for a minute."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from grove.api.reasons import ConditionType, Reason
+from grove.api.resources import PODCLIQUESETS
+from grove.api.types.meta import Condition, ConditionStatus, find_condition
+from grove.api.values.times import ceil_second
+from grove.planner.actions import Failure, Part, Plan, Urgency, earliest
+from grove.planner.snapshot import Snapshot
+from grove.planner.status.availability import Verdict
+from grove.planner.status.status_patch import with_condition, without_condition, write_status, yes
+from grove.planner.status.write_failures import advise, describe, heading, lasting_at, reason_of
+
+# What older versions called it.
+FORMER_TYPE = "CannotBeCarriedOut"
+
+
+class _Trouble(Part):
+    """One thing that keeps failing."""
+
+    since: datetime
+    key: str
+    reason: Reason
+    target: str
+    verb: str
+    code: int
+    message: str
+
+
+def with_reconcile_failed(
+    snapshot: Snapshot,
+    conditions: tuple[Condition, ...],
+    failures: tuple[Failure, ...],
+    now: datetime,
+    *,
+    excess: str = "",
+) -> tuple[Condition, ...]:
+    """Return the conditions with what fails now, or without the condition if nothing does.
+
+    `lastTransitionTime` is that of the first failure. The condition stays as it is while it is not known whether its
+    cause is over: after a restart, until everything was tried again. `excess` says that the set is scaled beyond its
+    object budget.
+    """
+    if snapshot.context.errors:
+        conditions = without_condition(conditions, FORMER_TYPE)
+        return with_condition(conditions, ConditionType.RECONCILE_FAILED, _invalid(snapshot), now)
+    if excess:
+        conditions = without_condition(conditions, FORMER_TYPE)
+        verdict = yes(Reason.OBJECT_BUDGET_EXCEEDED, excess)
+        return with_condition(conditions, ConditionType.RECONCILE_FAILED, verdict, now)
+    return _with_troubles(snapshot, conditions, failures, now)
+
+
+def _with_troubles(
+    snapshot: Snapshot, conditions: tuple[Condition, ...], failures: tuple[Failure, ...], now: datetime
+) -> tuple[Condition, ...]:
+    type_ = ConditionType.RECONCILE_FAILED
+    conditions = without_condition(conditions, FORMER_TYPE)
+    reported = find_condition(conditions, type_)
+    troubles = sorted((*map(_rejected, failures), *_lasting(snapshot, now)), key=lambda one: (one.since, one.key))
+    if not troubles:
+        return conditions if reported and _may_stay(snapshot, reported) else without_condition(conditions, type_)
+    first = troubles[0]
+    since = _since(first, reported)
+    # A message about a taken name says itself what to do.
+    advice = "" if first.reason is Reason.NAME_TAKEN else advise(first.code, first.message)
+    more_count = len(troubles) - 1
+    message = describe(
+        first.target, first.verb, first.code, first.message, since, advice=advice, more_count=more_count
+    )  # fmt: skip
+    return with_condition(conditions, type_, yes(first.reason, message), since)
+
+
+def report_failed_writes(plan: Plan, snapshot: Snapshot, now: datetime) -> Plan:
+    """Return a plan that judges nothing of the set, such as that of its deletion, with what keeps failing of it."""
+    pcs = snapshot.pcs
+    if any(status.uid == pcs.metadata.uid for status in plan.statuses):
+        return plan
+    conditions = _with_troubles(snapshot, pcs.status.conditions, snapshot.failures, now)
+    status = msgspec.structs.replace(pcs.status, conditions=conditions)
+    write = write_status(PODCLIQUESETS, pcs.metadata, pcs.status, status, Urgency.NEWS)
+    return msgspec.structs.replace(plan, statuses=(*plan.statuses, write)) if write else plan
+
+
+def wake_for_failed_writes(plan: Plan, snapshot: Snapshot, now: datetime) -> Plan:
+    """Return the plan that wakes up when the next failed write is to be reported."""
+    if not snapshot.failed_writes:
+        return plan
+    wake_at = earliest(plan.wake_at, lasting_at(snapshot.failed_writes, now))
+    return msgspec.structs.replace(plan, wake_at=wake_at)
+
+
+def _invalid(snapshot: Snapshot) -> Verdict:
+    reason = Reason.OBJECT_BUDGET_EXCEEDED if snapshot.context.is_over_budget else Reason.INVALID_SPEC
+    return yes(reason, "; ".join(str(error) for error in snapshot.context.errors))
+
+
+def _may_stay(snapshot: Snapshot, reported: Condition) -> bool:
+    if reported.reason in (Reason.INVALID_SPEC, Reason.OBJECT_BUDGET_EXCEEDED):
+        return bool(snapshot.context.errors)
+    return bool(snapshot.failed_writes) or not snapshot.is_tried
+
+
+def _rejected(failure: Failure) -> _Trouble:
+    return _Trouble(
+        since=failure.first_at,
+        key=failure.key,
+        reason=Reason.NAME_TAKEN if failure.code == Reason.NAME_TAKEN else Reason.CREATE_REFUSED,
+        target=failure.target or failure.key,
+        verb="create",
+        code=failure.status_code,
+        message=failure.message,
+    )
+
+
+def _lasting(snapshot: Snapshot, now: datetime) -> Iterator[_Trouble]:
+    for failed in snapshot.failed_writes:
+        if failed.is_lasting(now):
+            write = failed.write
+            yield _Trouble(
+                since=failed.first_at,
+                key=f"{write.resource}/{write.name}",
+                reason=reason_of(failed.code, failed.message),
+                target=write.target,
+                verb=write.verb,
+                code=failed.code,
+                message=failed.message,
+            )
+
+
+def _since(trouble: _Trouble, reported: Condition | None) -> datetime:
+    """Return when it began; an operator that was restarted knows the time that it reported before."""
+    since = ceil_second(trouble.since)
+    if reported is None or reported.status != ConditionStatus.TRUE or reported.last_transition_time is None:
+        return since
+    is_same = reported.message.startswith(heading(trouble.target, trouble.verb))
+    return min(since, reported.last_transition_time) if is_same else since

@@ -1,0 +1,240 @@
+"""How a status is written: conditions whose times mean something, the smallest patch, and who hears of it."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from grove.api import labels
+from grove.api.merge_patch import merge_patch
+from grove.api.reasons import ConditionType, EventReason, Reason
+from grove.api.resources import Resource
+from grove.api.types.clustertopologybinding import TopologyBindingStatus
+from grove.api.types.meta import (
+    Condition,
+    ConditionStatus,
+    JsonObject,
+    ObjectMeta,
+    find_condition,
+    is_condition_true,
+)
+from grove.api.types.podclique import PodCliqueStatus
+from grove.api.types.podcliquescalinggroup import ScalingGroupStatus
+from grove.api.types.podcliqueset import (
+    PodCliqueSetStatus,
+)
+from grove.api.types.podgang import PodGangStatus
+from grove.api.values.message_text import cut
+from grove.api.values.times import ceil_second, wire_time
+from grove.planner.actions import WHOLE_SET, Emit, Severity, StatusWrite, Subject, Urgency, subject_of
+from grove.planner.status.availability import (
+    Verdict,
+)
+
+AnyStatus = PodCliqueSetStatus | PodCliqueStatus | ScalingGroupStatus | PodGangStatus | TopologyBindingStatus
+
+
+def urgency_of(*, is_fact: bool = False, is_news: bool) -> Urgency:
+    if is_fact:
+        return Urgency.FACT
+    return Urgency.NEWS if is_news else Urgency.COUNT
+
+
+def breach_moved(old: tuple[Condition, ...], new: tuple[Condition, ...]) -> bool:
+    type_ = ConditionType.MIN_AVAILABLE_BREACHED
+    return is_condition_true(old, type_) != is_condition_true(new, type_)
+
+
+def yes(reason: Reason, message: str) -> Verdict:
+    return Verdict(status=ConditionStatus.TRUE, reason=reason, message=message)
+
+
+def no(reason: Reason, message: str) -> Verdict:
+    return Verdict(status=ConditionStatus.FALSE, reason=reason, message=message)
+
+
+def with_condition(
+    conditions: tuple[Condition, ...], type_: str, verdict: Verdict, now: datetime, *, generation: int | None = None
+) -> tuple[Condition, ...]:
+    """Set one condition; its time moves only when its status does. `generation`: of the spec that it judges."""
+    old = find_condition(conditions, type_)
+    message = cut(verdict.message)
+    said = (verdict.status, verdict.reason, message, generation)
+    if old and (old.status, old.reason, old.message, old.observed_generation) == said:
+        return conditions
+    since = old.last_transition_time if old and old.status == verdict.status else ceil_second(now)
+    new = Condition(
+        type=type_,
+        status=verdict.status,
+        reason=verdict.reason,
+        message=message,
+        last_transition_time=since,
+        observed_generation=generation,
+    )
+    if old is None:
+        return (*conditions, new)
+    return tuple(new if condition is old else condition for condition in conditions)
+
+
+def without_condition(conditions: tuple[Condition, ...], type_: str) -> tuple[Condition, ...]:
+    if find_condition(conditions, type_) is None:
+        return conditions
+    return tuple(condition for condition in conditions if condition.type != type_)
+
+
+def write_status(
+    resource: Resource[Any],
+    metadata: ObjectMeta,
+    old: AnyStatus,
+    new: AnyStatus,
+    urgency: Urgency,
+    *,
+    delay: timedelta | None = None,
+    is_training: bool = False,
+) -> StatusWrite | None:
+    patch = {} if old == new else _status_patch(old, new)
+    if not patch:
+        return None
+    return StatusWrite(
+        resource=resource,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        patch=patch,
+        urgency=urgency,
+        part=_part_of(metadata),
+        on_success=_announcements(subject_of(resource, metadata), old, new, delay, is_training=is_training),
+    )
+
+
+def _part_of(metadata: ObjectMeta) -> int:
+    index = metadata.labels.get(labels.SET_REPLICA_INDEX, "")
+    return int(index) if index.isdecimal() else WHOLE_SET
+
+
+# Conditions that a user should hear of when they appear or change their words.
+_ANNOUNCED = {
+    ConditionType.PODS_REFUSED: EventReason.PODS_REFUSED,
+    ConditionType.RECONCILE_FAILED: EventReason.RECONCILE_FAILED,
+    ConditionType.FIELDS_NOT_CARRIED_OUT: EventReason.FIELDS_NOT_CARRIED_OUT,
+    ConditionType.TEARDOWN_HELD: EventReason.TEARDOWN_HELD,
+    ConditionType.UPDATE_STALLED: EventReason.UPDATE_STALLED,
+}
+
+
+def _announcements(
+    subject: Subject, old: AnyStatus, new: AnyStatus, delay: timedelta | None, *, is_training: bool
+) -> tuple[Emit, ...]:
+    found = [
+        Emit(subject=subject, reason=reason, message=condition.message, severity=Severity.WARNING)
+        for type_, reason in _ANNOUNCED.items()
+        if (condition := find_condition(new.conditions, type_)) is not None
+        and condition != find_condition(old.conditions, type_)
+    ]
+    if breach_moved(old.conditions, new.conditions):
+        told = _breach_announcement(subject, new, delay, is_training=is_training)
+        found += (told,) if told else ()
+    if isinstance(old, PodCliqueSetStatus) and isinstance(new, PodCliqueSetStatus):
+        found += _update_announcements(subject, old, new)
+    if _scheduled(old) and not _scheduled(new) and not _is_at_zero(new):
+        found.append(
+            Emit(
+                subject=subject,
+                reason=EventReason.ALL_SCHEDULED_REPLICAS_LOST,
+                message=f"{_scheduled(old)} were scheduled, none is any more",
+                severity=Severity.WARNING,
+            )
+        )
+    return tuple(found)
+
+
+def _update_announcements(subject: Subject, old: PodCliqueSetStatus, new: PodCliqueSetStatus) -> Iterator[Emit]:
+    before, after = old.rolling_update_progress, new.rolling_update_progress
+    if after is None or after == before:
+        return
+    if before is None or before.update_started_at != after.update_started_at:
+        message = f"the templates changed (revision {new.current_generation_hash})"
+        yield Emit(subject=subject, reason=EventReason.UPDATE_STARTED, message=message)
+    turn = after.currently_updating
+    if turn is not None and (before is None or before.currently_updating != turn):
+        yield Emit(
+            subject=subject, reason=EventReason.UPDATE_TURN, message=f"replica {turn.replica_index} is updated next"
+        )
+    if after.update_ended_at is not None and (before is None or before.update_ended_at is None):
+        message = f"everything runs revision {new.current_generation_hash}"
+        if new.updated_replicas == new.replicas:
+            yield Emit(subject=subject, reason=EventReason.UPDATE_COMPLETED, message=message)
+
+
+def _breach_announcement(
+    subject: Subject, new: AnyStatus, delay: timedelta | None, *, is_training: bool
+) -> Emit | None:
+    condition = find_condition(new.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    if condition is None or condition.status == ConditionStatus.UNKNOWN:
+        # On its way out, or updated: whether it is good again, nobody can tell yet.
+        return None
+    if condition.status == ConditionStatus.FALSE:
+        return Emit(subject=subject, reason=EventReason.MIN_AVAILABLE_RESTORED, message=condition.message)
+    since = condition.last_transition_time
+    if is_training:
+        # Whether it is restarted or the set fails, its own events tell.
+        ends = f"; it fails at {wire_time(since + delay)} unless it recovers" if since and delay else ""
+        return Emit(
+            subject=subject,
+            reason=EventReason.POD_CLIQUE_FAILED,
+            message=f"{condition.message}{ends}",
+            severity=Severity.WARNING,
+        )
+    deadline = "" if delay is None or since is None else f"; its gang is torn down at {wire_time(since + delay)}"
+    return Emit(
+        subject=subject,
+        reason=EventReason.MIN_AVAILABLE_BREACHED,
+        message=f"{condition.message}{deadline}" + (" unless it recovers" if deadline else ""),
+        severity=Severity.WARNING,
+    )
+
+
+def _is_at_zero(status: AnyStatus) -> bool:
+    told = find_condition(status.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    return told is not None and told.reason == Reason.SCALED_TO_ZERO
+
+
+def _scheduled(status: AnyStatus) -> int:
+    return status.scheduled_replicas if isinstance(status, PodCliqueStatus | ScalingGroupStatus) else 0
+
+
+@cache
+def _fields_of(status: type[AnyStatus]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(status)
+
+
+def _status_patch(old: AnyStatus, new: AnyStatus) -> JsonObject:
+    """The top-level fields that differ; lists are replaced whole, as merge patches do. The first patch has them all.
+
+    Empty lists and objects are absent: clients in Go ask whether a field is nil.
+    """
+    is_first = old == type(old)()
+    patch: JsonObject = {}
+    for field in _fields_of(type(new)):
+        was, now = getattr(old, field.name), getattr(new, field.name)
+        if was == now and not is_first:
+            continue
+        before, after = _without_empty(msgspec.to_builtins(was)), _without_empty(msgspec.to_builtins(now))
+        if before != after or (is_first and after is not None):
+            # What is not said any more, also of an object inside, must be taken out by name.
+            is_nested = isinstance(before, dict) and isinstance(after, dict)
+            patch[field.encode_name] = merge_patch(before, after) if is_nested else after
+    return patch
+
+
+def _without_empty(value: Any) -> Any:
+    """Return the JSON without null fields and without empty lists and objects; None if nothing is left."""
+    if isinstance(value, dict):
+        kept = {key: inner for key, one in value.items() if (inner := _without_empty(one)) is not None}
+        return kept or None
+    if isinstance(value, list | tuple):
+        return [_without_empty(one) for one in value] or None
+    return value

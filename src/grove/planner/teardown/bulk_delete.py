@@ -1,0 +1,70 @@
+"""Many objects that go at once: one request for those that its selector finds, one each for the others.
+
+A user may have taken a label away. What a bulk request does not find would be waited for, for ever. And a user may have
+put our labels on something else: the request names the owners of what was decided on, and spares the rest.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from grove.api import labels
+from grove.api.resources import Resource
+from grove.api.types.meta import ObjectMeta
+from grove.planner.actions import Action, DeleteMany, delete_object
+
+
+def delete_all(
+    resource: Resource[Any],
+    namespace: str,
+    wanted: Mapping[str, str],
+    found: Iterable[ObjectMeta],
+    reason: str,
+    *,
+    lives: Set[str] | None = None,
+    field_selector: str = "",
+) -> Iterable[Action]:
+    """`lives`: only these incarnations, or with none in it only what names none; None: whatever it says.
+
+    `field_selector`: what must hold of an object when the request arrives, as it does of those that were found.
+    """
+    seen = tuple(found)
+    matching = tuple(one for one in seen if _is_found(one.labels, wanted, lives))
+    if matching:
+        selector = ",".join((labels.selector(dict(wanted)), *_of_lives(lives)))
+        yield delete_matching(resource, namespace, selector, matching, reason, field_selector=field_selector)
+    hit = {one.uid for one in matching}
+    yield from (delete_object(resource, one, reason) for one in seen if one.uid not in hit)
+
+
+def delete_matching(
+    resource: Resource[Any],
+    namespace: str,
+    selector: str,
+    found: Sequence[ObjectMeta],
+    reason: str,
+    *,
+    field_selector: str = "",
+) -> DeleteMany:
+    """Delete these objects, all of which the selector finds, and no object of another owner."""
+    return DeleteMany(
+        resource=resource,
+        namespace=namespace,
+        selector=selector,
+        field_selector=field_selector,
+        owners=tuple(dict.fromkeys(one.controller for one in found if one.controller is not None)),
+        uids=tuple(one.uid for one in found),
+        reason=reason,
+    )
+
+
+def _is_found(told: Mapping[str, str], wanted: Mapping[str, str], lives: Set[str] | None) -> bool:
+    if any(told.get(key) != value for key, value in wanted.items()):
+        return False
+    life = told.get(labels.INCARNATION)
+    return lives is None or (life in lives if lives else life is None)
+
+
+def _of_lives(lives: Set[str] | None) -> tuple[str, ...]:
+    if lives is None:
+        return ()
+    return (f"{labels.INCARNATION} in ({','.join(sorted(lives))})" if lives else f"!{labels.INCARNATION}",)

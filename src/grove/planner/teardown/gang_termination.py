@@ -1,0 +1,332 @@
+"""Gang termination: whose delay has passed, and what is torn down for it.
+
+spec/gang-termination.md: a breach that outlives the delay ends the unit around it - the replica of its group, or the
+whole set replica when the group's own minimum is broken or the clique stands alone. What makes a breach is in
+`planner/status/availability.py`, how a unit goes and comes back in `recreation.py`.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from grove.api import labels, names
+from grove.api.reasons import ConditionType, EventReason, FindingReason
+from grove.api.types.meta import Condition, ConditionStatus, ObjectMeta, find_condition
+from grove.api.types.podclique import PodFailure
+from grove.api.types.podgang import GangPhase
+from grove.api.values.durations import parse_duration
+from grove.api.values.times import wire_time
+from grove.planner.actions import Emit, Finding, FreshLook, Patch, Severity, earliest
+from grove.planner.desired_state import GroupBlueprint, ReplicaBlueprint
+from grove.planner.live_reads import look_at
+from grove.planner.snapshot import UNTIL_TOLD, SetContext
+from grove.planner.status.availability import GroupReplica, clique_breach, group_verdict, is_group_updating
+from grove.planner.status.group_replicas import group_replicas
+from grove.planner.teardown.recreation import (
+    REPLICA,
+    Recreations,
+    Unit,
+    is_recorded_on,
+    live_scale,
+    look_at_scale,
+    plan_intent,
+)
+from grove.planner.training.failure_evidence import describe_failure, find_first_failure, first_of
+from grove.planner.views import CliqueView, ReplicaView
+
+ROUNDING = timedelta(seconds=1)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """One breach that runs: what it would end, when, and the cliques whose pods prove it."""
+
+    unit: Unit
+    about: str
+    at: datetime
+    why: str
+    evidence: tuple[CliqueView, ...]
+    # Of a training set: what caused it, as far as a pod tells.
+    failure: PodFailure | None = None
+
+
+class Terminations(msgspec.Struct, frozen=True, kw_only=True):
+    """What gang termination adds to a replica's plan."""
+
+    intents: tuple[Patch, ...] = ()
+    looks: tuple[FreshLook, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    wake_at: datetime | None = None
+    # Of a training set: why the replica must be restarted, once that is counted; "": it need not.
+    restart: str = ""
+    # Of a training set: the restart is due and held; until it is counted, nothing of the replica is repaired.
+    is_restart_held: bool = False
+    # A teardown is due and held, see `SetContext` and docs/explanation/gang-termination.md, "Mass outage".
+    held_count: int = 0
+
+
+NONE = Terminations()
+
+
+def plan_terminations(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    recreations: Recreations,
+    now: datetime,
+    *,
+    hold_until: datetime | None,
+    outage_until: datetime | None = None,
+) -> Terminations:
+    """`hold_until`: until then nothing is torn down. `outage_until`: as long as most nodes are not ready."""
+    delay = set_delay(context)
+    if delay is None:
+        return NONE
+    running = (
+        _training_breaches(context, replica, blueprint, recreations, delay)
+        if context.is_training
+        else _breaches(replica, blueprint, recreations, delay)
+    )
+    due = _most_important([breach for breach in running if breach.at <= now])
+    if hold_until is not None and now < hold_until:
+        return Terminations(
+            findings=tuple(_finding(breach, now, is_held=True) for breach in running),
+            wake_at=earliest(
+                *(breach.at for breach in running if breach.at > now),
+                hold_until if due and hold_until < UNTIL_TOLD else None,
+            ),
+            held_count=len(due),
+            is_restart_held=context.is_training and bool(due),
+        )
+    if hold_until is not None and outage_until is not None and now < outage_until:
+        due = [_after_hold(breach, hold_until) for breach in due]
+    return Terminations(
+        intents=() if context.is_training else tuple(_intents(context, replica, blueprint, due)),
+        restart=_restart_reason(due[0], replica) if context.is_training and due else "",
+        # A watch can be cut while others live: whoever is to be ended is looked at once more.
+        looks=(
+            *(look_at(view) for breach in due for view in breach.evidence),
+            *(look_at_scale(context, replica, breach.unit) for breach in due if not context.is_training),
+        ),
+        findings=tuple(_finding(breach, now, is_held=False) for breach in running),
+        wake_at=earliest(*(breach.at for breach in running if breach.at > now)),
+    )
+
+
+def _after_hold(breach: Due, hold_until: datetime) -> Due:
+    """The breach, with words about the hold that did not outlast the outage."""
+    words = f"most nodes are still not ready, and the hold of teardowns ended at {wire_time(hold_until)} (maxHold)"
+    return msgspec.structs.replace(breach, why=f"{breach.why}; {words}")
+
+
+def set_delay(context: SetContext) -> timedelta | None:
+    """None: gang termination is off."""
+    text = context.spec.template.termination_delay
+    return None if text is None else parse_duration(text)
+
+
+def group_delay(group: GroupBlueprint, delay: timedelta) -> timedelta:
+    return delay if group.config.termination_delay is None else parse_duration(group.config.termination_delay)
+
+
+def effective_delay(context: SetContext, metadata: ObjectMeta) -> timedelta | None:
+    """The delay that counts for a clique or a group: its group's own, or the set's."""
+    delay = set_delay(context)
+    if delay is None:
+        return None
+    group_name = metadata.labels.get(labels.GROUP) or metadata.name
+    index = metadata.labels.get(labels.SET_REPLICA_INDEX, "")
+    for config in context.groups if index.isdecimal() else ():
+        if config.termination_delay is not None and names.group(context.name, int(index), config.name) == group_name:
+            return parse_duration(config.termination_delay)
+    return delay
+
+
+def _breaches(
+    replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, delay: timedelta
+) -> list[Due]:
+    """Every breach whose clock runs, in the order of the manifest. A unit that is on its way out has none."""
+    present = {
+        clique.name: replica.cliques[clique.name]
+        for clique in blueprint.cliques
+        if recreations.is_present(replica, clique)
+    }
+    found = [
+        _clique_due(present[clique.name], REPLICA, delay)
+        for clique in blueprint.base.cliques
+        if not clique.group and clique.name in present
+    ]
+    for group in blueprint.groups:
+        replicas = group_replicas(replica, blueprint, group, recreations)
+        found += _group_breaches(replica, group, replicas, group_delay(group, delay))
+    return [breach for breach in found if breach is not None]
+
+
+def _training_breaches(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    recreations: Recreations,
+    delay: timedelta,
+) -> list[Due]:
+    """Whatever breaks, the whole replica is restarted: a training run has no parts that are of use alone."""
+    present = [replica.cliques[c.name] for c in blueprint.cliques if recreations.is_present(replica, c)]
+    own = [effective_delay(context, view.clique.metadata) for view in present]
+    found = (_clique_due(v, REPLICA, delay if d is None else d) for v, d in zip(present, own, strict=True))
+    breaches = [breach for breach in found if breach is not None]
+    return [*breaches, *_taken_away(replica, blueprint, recreations, delay)]
+
+
+def _taken_away(
+    replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, delay: timedelta
+) -> Iterator[Due]:
+    """Cliques are made before their gang: one that is missing although its gang exists was deleted by somebody.
+
+    With a delay it is made again in time, like pods that are lost. Of a replica that never ran, nothing is lost.
+    """
+    has_run = any(view.clique.status.was_available for view in replica.cliques.values())
+    delays = {group.name: group_delay(group, delay) for group in blueprint.groups}
+    for clique in blueprint.cliques:
+        if delays.get(clique.group, delay):
+            continue
+        gang = replica.gangs.get(clique.gang)
+        if gang is None or not (has_run or gang.status.phase == GangPhase.RUNNING):
+            continue
+        if clique.name not in replica.cliques and recreations.of(clique) is None:
+            yield Due(
+                unit=REPLICA,
+                about=f"podclique/{clique.name}",
+                at=gang.metadata.creation_timestamp or _LONG_AGO,
+                why=f"{clique.name} was deleted with all its pods",
+                evidence=(),
+            )
+
+
+def _clique_due(view: CliqueView, unit: Unit, delay: timedelta) -> Due | None:
+    """The clock starts with the stored condition, so that it survives us; the verdict of now must agree."""
+    verdict = clique_breach(view)
+    stored = _true_since(view.clique.status.conditions)
+    if not verdict.is_true or stored is None:
+        return None
+    return Due(
+        unit=unit,
+        about=f"podclique/{view.name}",
+        # Times on the wire are rounded up: without a delay nothing waits for the rest of the second.
+        at=stored + delay if delay else stored - ROUNDING,
+        why=f"{view.name}: {verdict.message}",
+        evidence=(view,),
+        failure=find_first_failure(view) if view.is_finite else None,
+    )
+
+
+def _group_breaches(
+    replica: ReplicaView, group: GroupBlueprint, replicas: Sequence[GroupReplica], delay: timedelta
+) -> Iterator[Due | None]:
+    """The group ends single replicas itself only while its own minimum holds; else the set decides."""
+    current = replica.groups.get(group.name)
+    if current is None or current.metadata.is_leaving or is_group_updating(current):
+        return
+    breached = {
+        j: [view for view in one.cliques if view is not None and clique_breach(view).is_true]
+        for j, one in enumerate(replicas)
+    }
+    verdict = group_verdict(current, replicas)
+    if verdict.is_true:
+        stored = _true_since(current.status.conditions)
+        if stored is not None:
+            yield Due(
+                unit=REPLICA,
+                about=f"podcliquescalinggroup/{group.name}",
+                at=stored + delay,
+                why=f"{group.name}: {verdict.message}",
+                evidence=tuple(views[0] for views in breached.values() if views),
+            )
+    if verdict.status != ConditionStatus.FALSE:
+        return
+    for j, views in breached.items():
+        unit = Unit(group=group.name, index=j)
+        # The earliest of its breaches ends it.
+        yield min(filter(None, (_clique_due(v, unit, delay) for v in views)), key=lambda d: d.at, default=None)
+
+
+def _true_since(conditions: tuple[Condition, ...]) -> datetime | None:
+    condition = find_condition(conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    if condition is None or condition.status != ConditionStatus.TRUE:
+        return None
+    return condition.last_transition_time
+
+
+def _most_important(due: list[Due]) -> list[Due]:
+    """When the whole replica goes, its parts go with it."""
+    whole = [breach for breach in due if breach.unit == REPLICA]
+    return [min(whole, key=_order_of_importance)] if whole else due
+
+
+def _order_of_importance(breach: Due) -> tuple[bool, datetime, datetime]:
+    """What caused the others comes first: a launcher fails because its worker did a moment before."""
+    failure = breach.failure
+    started_at = failure.finished_at if failure is not None and failure.finished_at is not None else breach.at
+    return failure is None or failure.exit_code is None, started_at, breach.at
+
+
+def _restart_reason(breach: Due, replica: ReplicaView) -> str:
+    """Return why a replica is restarted. A pod above a minimum may have failed before the one that broke it."""
+    views = (view for view in replica.cliques.values() if view.is_finite and view.failed)
+    failures = [failure for view in views if (failure := find_first_failure(view)) is not None]
+    first = first_of((*failures, *((breach.failure,) if breach.failure else ())))
+    if first is None or first == breach.failure:
+        return breach.why
+    return f"{breach.why}; before that: {describe_failure(first)}"
+
+
+def _intents(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, due: list[Due]) -> Iterator[Patch]:
+    """One write per gang that has units to end."""
+    for gang in blueprint.gangs:
+        current = replica.gangs.get(gang.name)
+        ours = [breach for breach in due if is_recorded_on(gang.name, blueprint, breach.unit)]
+        if current is None or current.metadata.is_leaving or not ours:
+            continue
+        reason = "; ".join(breach.why for breach in ours)
+        yield plan_intent(
+            context,
+            current,
+            [breach.unit for breach in ours],
+            scale=live_scale(replica, blueprint, [breach.unit for breach in ours]),
+            seen=[view.incarnation for view in replica.cliques.values()],
+            reason=f"below the minimum for longer than the termination delay ({reason})",
+            announcement=_announcement(context, replica, ours),
+        )
+
+
+def _announcement(context: SetContext, replica: ReplicaView, due: list[Due]) -> Emit:
+    unit = due[0].unit
+    if unit.group:
+        which = ", ".join(f"{breach.unit.group} replica {breach.unit.index}" for breach in due)
+        reason = EventReason.GROUP_REPLICA_DELETED
+    else:
+        which = f"replica {replica.index}"
+        reason = EventReason.REPLICA_DELETED
+    why = "; ".join(breach.why for breach in due)
+    return Emit(
+        subject=context.subject,
+        reason=reason,
+        message=f"{which} is torn down and made anew: {why}, for longer than the termination delay",
+        severity=Severity.WARNING,
+    )
+
+
+def _finding(breach: Due, now: datetime, *, is_held: bool) -> Finding:
+    unit = f"{breach.unit.group} replica {breach.unit.index}" if breach.unit.group else "the whole set replica"
+    if is_held and breach.at <= now:
+        return Finding(
+            about=breach.about,
+            reason=FindingReason.TEARDOWN_HELD,
+            message=f"{breach.why}; {unit} is due to be torn down, which is held while most nodes are not ready",
+        )
+    return Finding(
+        about=breach.about,
+        reason=FindingReason.TERMINATION_DELAY,
+        message=f"{breach.why}; unless it recovers, {unit} is torn down and made anew",
+        until=breach.at,
+    )

@@ -1,0 +1,103 @@
+"""Group replicas that go: above the count, or with a removal that was begun. How a unit goes is in
+`unit_removal.py`."""
+
+import msgspec
+
+from grove.api import labels, names
+from grove.api.reasons import EventReason, FindingReason
+from grove.api.types.meta import ObjectMeta
+from grove.planner.actions import Chain, Emit, Finding, Patch, Rank, chain
+from grove.planner.desired_state import GroupBlueprint, ReplicaBlueprint
+from grove.planner.snapshot import SetContext
+from grove.planner.teardown.recreation import Recreations, Unit, plan_intent
+from grove.planner.teardown.unit_removal import is_marked, plan_group_replica_removal
+from grove.planner.views import CliqueView, ReplicaView
+
+
+class Removals(msgspec.Struct, frozen=True, kw_only=True):
+    chains: tuple[Chain, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    # Gangs whose unit must be gone before anything of it is created again.
+    busy_gangs: frozenset[str] = frozenset()
+
+
+def plan_group_replica_removals(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint) -> Removals:
+    """Group replicas above the count, and those whose removal was begun."""
+    chains: list[Chain] = []
+    findings: list[Finding] = []
+    busy: list[str] = []
+    wanted = {gang.name for gang in blueprint.gangs}
+    for group in blueprint.groups:
+        for j, members in sorted(_observed_group_replicas(replica, group).items()):
+            if j < group.config.min_available:
+                continue
+            gang_name = names.scaled_gang(group.name, j - group.config.min_available)
+            gang = replica.gangs.get(gang_name)
+            if gang_name in wanted and not is_marked(gang):
+                continue
+            why = (
+                "the group was scaled in" if gang_name not in wanted else "its removal was begun and is finished first"
+            )
+            reason = FindingReason.BEING_REMOVED if gang_name not in wanted else FindingReason.TEARDOWN_UNFINISHED
+            selector = {labels.GROUP: group.name, labels.GROUP_REPLICA_INDEX: str(j)}
+            stages = plan_group_replica_removal(context, gang, members, selector, why)
+            chains += chain(gang_name, replica.index, *stages, rank=Rank.FIRST)
+            findings.append(
+                Finding(about=f"podgang/{gang_name}", reason=reason, message=f"{group.name} replica {j} goes: {why}")
+            )
+            busy.append(gang_name)
+    return Removals(chains=tuple(chains), findings=tuple(findings), busy_gangs=frozenset(busy))
+
+
+def plan_zero_intents(
+    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+) -> tuple[Patch, ...]:
+    """Record that group replicas of the base gang go, because their group was scaled to zero.
+
+    They have no gang of their own to mark. So they go as a unit that is recreated, and nothing is made for it: should
+    the group be scaled up in the middle, what is left of the old life goes before the new one.
+    """
+    base = replica.gangs.get(blueprint.base.name)
+    if base is None or base.metadata.is_leaving:
+        return ()
+    found = {
+        Unit(group=clique.group, index=clique.group_replica_index): None
+        for clique in blueprint.parked
+        if clique.name in replica.cliques and recreations.of(clique) is None
+    }
+    if not found:
+        return ()
+    which = ", ".join(f"{unit.group} replica {unit.index}" for unit in found)
+    reason = "the group was scaled to zero"
+    return (
+        plan_intent(
+            context,
+            base,
+            tuple(found),
+            scale={},
+            seen=[view.incarnation for view in replica.cliques.values()],
+            reason=reason,
+            announcement=Emit(
+                subject=context.subject,
+                reason=EventReason.GROUP_REPLICA_DELETED,
+                message=f"{which} is deleted: {reason}",
+            ),
+        ),
+    )
+
+
+def _observed_group_replicas(replica: ReplicaView, group: GroupBlueprint) -> dict[int, tuple[CliqueView, ...]]:
+    """The replicas of a group of which something exists, by the labels of their cliques and gangs."""
+    found: dict[int, list[CliqueView]] = {}
+    for clique in replica.cliques.values():
+        if clique.clique.metadata.labels.get(labels.GROUP) == group.name:
+            found.setdefault(_group_replica_index(clique.clique.metadata), []).append(clique)
+    for gang in replica.gangs.values():
+        if gang.metadata.labels.get(labels.GROUP) == group.name:
+            found.setdefault(_group_replica_index(gang.metadata), [])
+    return {j: tuple(members) for j, members in found.items()}
+
+
+def _group_replica_index(metadata: ObjectMeta) -> int:
+    value = metadata.labels.get(labels.GROUP_REPLICA_INDEX, "")
+    return int(value) if value.isdecimal() else -1

@@ -1,0 +1,354 @@
+"""Units torn down to come back: a set replica, or one replica of a group, in a new incarnation.
+
+Many deletes and creates, so the intent is recorded first, on the PodGang of the unit, in one write: the new incarnation
+and the scale to come back with. As long as it is open, whatever of the unit carries another incarnation goes, and
+whatever is missing is made in the new one. It is closed when every clique was seen in its new life. Why a unit is
+recreated is decided elsewhere (`gang_termination.py`); units that go for good are in `unit_removal.py`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from grove.api import labels
+from grove.api.reasons import FindingReason
+from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS
+from grove.api.types.meta import ObjectMeta
+from grove.api.types.podgang import PodGang
+from grove.planner.actions import Action, Emit, Finding, FreshLook, Patch, Stage
+from grove.planner.desired_state import CliqueBlueprint, ReplicaBlueprint
+from grove.planner.snapshot import SetContext
+from grove.planner.teardown.bulk_delete import delete_all
+from grove.planner.views import CliqueView, ReplicaView
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What goes and comes back as a whole. Without a group it is the set replica, else that replica of the group."""
+
+    group: str = ""
+    index: int = -1
+
+    @property
+    def key(self) -> str:
+        return f"{self.group}/{self.index}" if self.group else ""
+
+    def covers(self, clique: CliqueBlueprint) -> bool:
+        return not self.group or (self.group, self.index) == (clique.group, clique.group_replica_index)
+
+
+REPLICA = Unit()
+
+
+class Recreation(Unit, frozen=True, kw_only=True, omit_defaults=True):
+    """One open intent."""
+
+    incarnation: str
+    # Counts that differ from the template's: a clique scaled at run time comes back with its scale.
+    scale: dict[str, int] = {}
+    reason: str = ""
+
+    def count_of(self, clique: CliqueBlueprint) -> int:
+        """How many pods the clique comes back with."""
+        return self.scale.get(clique.name, clique.template.spec.replicas)
+
+    def is_new(self, incarnation: str) -> bool:
+        """Scaled gangs of a set replica add the generation of their group."""
+        return incarnation == self.incarnation or incarnation.startswith(f"{self.incarnation}-")
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a PodGang remembers of the recreations of its units."""
+
+    # How often something of this gang was recreated: no incarnation is ever used twice.
+    count: int = 0
+    # The incarnations of group replicas that were recreated on their own.
+    lives: dict[str, str] = {}
+    open: tuple[Recreation, ...] = ()
+
+
+def read_record(gang: PodGang | None) -> Record:
+    text = gang.metadata.annotations.get(labels.RECREATION, "") if gang else ""
+    if not text:
+        return Record()
+    try:
+        return msgspec.json.decode(text, type=Record)
+    except msgspec.DecodeError:
+        # Somebody edited it: what it said is lost, what exists stays.
+        return Record()
+
+
+class Recreations:
+    """The open intents of one set replica, and which of its cliques each covers."""
+
+    def __init__(self, replica: ReplicaView, blueprint: ReplicaBlueprint) -> None:
+        self._base = replica.gangs.get(blueprint.base.name)
+        self._records = {gang.name: read_record(replica.gangs.get(gang.name)) for gang in blueprint.gangs}
+        self._base_record = self._records[blueprint.base.name]
+        self.is_any_open = any(record.open for record in self._records.values())
+
+    def of(self, clique: CliqueBlueprint) -> Recreation | None:
+        """The intent that this clique is subject to; that of the whole replica first."""
+        if not self.is_any_open:
+            return None
+        covering = (one for one in (*self._base_record.open, *self._records[clique.gang].open) if one.covers(clique))
+        return min(covering, key=lambda one: bool(one.group), default=None)
+
+    def is_old(self, clique: CliqueBlueprint, view: CliqueView) -> bool:
+        recreation = self.of(clique)
+        return recreation is not None and not recreation.is_new(view.incarnation)
+
+    def is_present(self, replica: ReplicaView, clique: CliqueBlueprint) -> bool:
+        """It exists, in the incarnation that it should have."""
+        view = replica.cliques.get(clique.name)
+        return view is not None and not view.is_leaving and not self.is_old(clique, view)
+
+    def life_of(self, clique: CliqueBlueprint) -> str:
+        """The incarnation of a group replica that was recreated on its own before, or "".
+
+        Where it is a gang of its own, that gang's label tells: since then its whole replica may have been recreated.
+        """
+        if clique.base_gang:
+            return ""
+        key = Unit(group=clique.group, index=clique.group_replica_index).key
+        return self._records[clique.gang].lives.get(key, "")
+
+    @property
+    def whole(self) -> Recreation | None:
+        """The intent of the whole set replica."""
+        return next((one for one in self._base_record.open if not one.group), None)
+
+    def open_in(self, gang_name: str) -> tuple[Recreation, ...]:
+        return self._records[gang_name].open
+
+
+def plan_intent(
+    context: SetContext,
+    gang: PodGang,
+    units: Sequence[Unit],
+    *,
+    scale: dict[str, int],
+    seen: Iterable[str],
+    reason: str,
+    announcement: Emit,
+    count: int | None = None,
+) -> Patch:
+    """Record in one write that these units of a gang are recreated. Nothing was deleted yet.
+
+    `seen` are the incarnations of all that exists: the new one is none of them, also when somebody deleted the gang
+    that remembered how many there were. Whoever counts lives elsewhere says which this is: what exists of it stays.
+    """
+    record = read_record(gang)
+    if count is None:
+        count = 1 + max((record.count, *map(count_of, seen)))
+    life = f"{_birth_of(gang, context)}.{count}"
+    fresh = tuple(
+        Recreation(group=unit.group, index=unit.index, incarnation=life, scale=scale, reason=reason) for unit in units
+    )
+    keys = {unit.key for unit in units}
+    is_whole = REPLICA.key in keys
+    # When all goes, what was open for a part is done with it.
+    kept = () if is_whole else tuple(one for one in record.open if one.key not in keys)
+    lives = {} if is_whole else {**record.lives, **{unit.key: life for unit in units}}
+    updated = Record(count=count, lives=lives, open=(*kept, *fresh))
+    return _record(context, gang, updated, f"recorded before anything is deleted: {reason}", announcement)
+
+
+def _record(context: SetContext, gang: PodGang, record: Record, reason: str, announcement: Emit | None = None) -> Patch:
+    return Patch(
+        resource=PODGANGS,
+        namespace=context.namespace,
+        name=gang.metadata.name,
+        uid=gang.metadata.uid,
+        resource_version=gang.metadata.resource_version,
+        patch={"metadata": {"annotations": {labels.RECREATION: msgspec.json.encode(record).decode()}}},
+        reason=reason,
+        on_success=announcement,
+    )
+
+
+def is_recorded_on(gang_name: str, blueprint: ReplicaBlueprint, unit: Unit) -> bool:
+    """A unit is recorded on the gang that holds its cliques; the set replica on the base gang."""
+    if not unit.group:
+        return gang_name == blueprint.base.name
+    return any(
+        (c.gang, c.group, c.group_replica_index) == (gang_name, unit.group, unit.index) for c in blueprint.cliques
+    )
+
+
+def look_at_scale(context: SetContext, replica: ReplicaView, unit: Unit) -> FreshLook:
+    """Before a unit is recorded: with which counts it comes back is read afresh, as is what proves its end."""
+    groups = (group.metadata for group in replica.groups.values() if unit.group in ("", group.metadata.name))
+    own = () if unit.group else (context.owner_key,)
+    return FreshLook(
+        resource=PODCLIQUES,
+        namespace=context.namespace,
+        selector=labels.selector(_wanted_labels(context, replica, unit)),
+        owners=(*own, *(GROUPS.owner_key(one) for one in sorted(groups, key=lambda metadata: metadata.uid))),
+    )
+
+
+def live_scale(replica: ReplicaView, blueprint: ReplicaBlueprint, units: Sequence[Unit]) -> dict[str, int]:
+    """Counts that somebody changed at run time; of what is gone and not back yet, as they were noted then."""
+    recreations = Recreations(replica, blueprint)
+    found: dict[str, int] = {}
+    for clique in blueprint.cliques:
+        view, noted = replica.cliques.get(clique.name), recreations.of(clique)
+        count = view.replicas if view is not None else noted.count_of(clique) if noted is not None else None
+        is_covered = any(unit.covers(clique) for unit in units)
+        if is_covered and count is not None and count != clique.template.spec.replicas:
+            found[clique.name] = count
+    return found
+
+
+def _birth_of(gang: PodGang, context: SetContext) -> str:
+    """The incarnation without its count of recreations."""
+    return gang.metadata.labels.get(labels.INCARNATION, str(context.generation)).partition(".")[0]
+
+
+def count_of(incarnation: str) -> int:
+    """`1.2-5` is the second recreation of what came to life as 1, and scaled out at generation 5 of its group."""
+    counts = (part.partition(".")[2] for part in incarnation.split("-"))
+    return max((int(count) for count in counts if count.isdecimal()), default=0)
+
+
+def plan_recreation_deletes(
+    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+) -> tuple[Stage, Stage]:
+    """What is left of the old incarnations: pods first, then cliques; one request for all of a unit."""
+    if not recreations.is_any_open:
+        return (), ()
+    by_unit: dict[str, tuple[Recreation, list[CliqueView]]] = {}
+    for clique in (*blueprint.cliques, *blueprint.parked):
+        view = replica.cliques.get(clique.name)
+        recreation = recreations.of(clique)
+        if view is not None and recreation is not None and recreations.is_old(clique, view):
+            by_unit.setdefault(recreation.key, (recreation, []))[1].append(view)
+    pods: list[Action] = []
+    cliques: list[Action] = []
+    for recreation, views in by_unit.values():
+        wanted, why = _wanted_labels(context, replica, recreation), recreation.reason
+        for lives, members in _by_label(views):
+            pods += delete_all(PODS, context.namespace, wanted, _pods_of(members), why, lives=lives)
+            living = [view.clique.metadata for view in members if not view.is_leaving]
+            cliques += delete_all(PODCLIQUES, context.namespace, wanted, living, why, lives=lives)
+    return tuple(pods), tuple(cliques)
+
+
+def plan_notes(
+    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+) -> Iterable[Patch]:
+    """Counts that somebody changed after the intent was recorded are added to it before those cliques go."""
+    return _amend(
+        context,
+        replica,
+        blueprint,
+        recreations,
+        lambda open_: tuple(_with_counts(one, replica, blueprint, recreations) for one in open_),
+        "counts that were changed meanwhile come back, too",
+    )
+
+
+def _with_counts(
+    recreation: Recreation, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+) -> Recreation:
+    changed = {
+        clique.name: view.replicas
+        for clique in blueprint.cliques
+        if recreations.of(clique) == recreation
+        and (view := replica.cliques.get(clique.name)) is not None
+        and not view.is_leaving
+        and recreations.is_old(clique, view)
+        and view.replicas != recreation.count_of(clique)
+    }
+    return msgspec.structs.replace(recreation, scale={**recreation.scale, **changed}) if changed else recreation
+
+
+def plan_close(
+    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+) -> Iterable[Patch]:
+    """Drop each intent of which every clique was seen in its new life."""
+    return _amend(
+        context,
+        replica,
+        blueprint,
+        recreations,
+        lambda open_: tuple(one for one in open_ if not _is_done(one, replica, blueprint, recreations)),
+        "every clique was seen in its new life",
+    )
+
+
+def _amend(
+    context: SetContext,
+    replica: ReplicaView,
+    blueprint: ReplicaBlueprint,
+    recreations: Recreations,
+    change: Callable[[tuple[Recreation, ...]], tuple[Recreation, ...]],
+    reason: str,
+) -> Iterable[Patch]:
+    """The open intents of every gang, changed where there is something to change."""
+    if not recreations.is_any_open:
+        return
+    for gang in blueprint.gangs:
+        current, before = replica.gangs.get(gang.name), recreations.open_in(gang.name)
+        after = change(before)
+        if current is not None and not current.metadata.is_leaving and after != before:
+            yield _record(context, current, msgspec.structs.replace(read_record(current), open=after), reason)
+
+
+def _is_done(
+    recreation: Recreation, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+) -> bool:
+    """Every clique was seen in its new life; of a group at zero none is left of the old one."""
+    covered = [clique for clique in blueprint.cliques if recreations.of(clique) == recreation]
+    parked = [clique for clique in blueprint.parked if recreations.of(clique) == recreation]
+    if any(c.name in replica.cliques and not recreation.is_new(replica.cliques[c.name].incarnation) for c in parked):
+        return False
+    gang_names = {c.gang: None for c in covered if not recreation.group or c.base_gang}
+    if not recreation.group:
+        gang_names[blueprint.base.name] = None
+    gangs = [replica.gangs.get(name) for name in gang_names]
+    if any(gang is None or not recreation.is_new(gang.metadata.labels.get(labels.INCARNATION, "")) for gang in gangs):
+        return False
+    views = [replica.cliques.get(clique.name) for clique in covered]
+    return all(view is not None and not view.is_leaving and recreation.is_new(view.incarnation) for view in views)
+
+
+def _wanted_labels(context: SetContext, replica: ReplicaView, unit: Unit) -> dict[str, str]:
+    wanted = {**labels.default_labels(context.name), labels.SET_REPLICA_INDEX: str(replica.index)}
+    if unit.group:
+        wanted |= {labels.GROUP: unit.group, labels.GROUP_REPLICA_INDEX: str(unit.index)}
+    return wanted
+
+
+def _by_label(views: Sequence[CliqueView]) -> Iterable[tuple[frozenset[str], list[CliqueView]]]:
+    """By incarnation, so that a request that comes late can never hit the next one."""
+    labelled = [view for view in views if view.incarnation]
+    if labelled:
+        yield frozenset(view.incarnation for view in labelled), labelled
+    # Made by an older version.
+    bare = [view for view in views if not view.incarnation]
+    if bare:
+        yield frozenset(), bare
+
+
+def _pods_of(views: Sequence[CliqueView]) -> tuple[ObjectMeta, ...]:
+    return tuple(p.metadata for view in views for p in (*view.active, *view.failed, *view.succeeded))
+
+
+def recreation_findings(blueprint: ReplicaBlueprint, recreations: Recreations) -> Iterable[Finding]:
+    at_zero = {group.name for group in blueprint.groups if not group.replicas}
+    for gang in blueprint.gangs:
+        for one in recreations.open_in(gang.name):
+            unit = f"{one.group} replica {one.index}" if one.group else "the whole set replica"
+            if one.group in at_zero:
+                yield Finding(
+                    about=f"podgang/{gang.name}",
+                    reason=FindingReason.BEING_REMOVED,
+                    message=f"{unit} goes: the group was scaled to zero",
+                )
+                continue
+            yield Finding(
+                about=f"podgang/{gang.name}",
+                reason=FindingReason.COMING_BACK,
+                message=f"{unit} was torn down and is being made anew: {one.reason}",
+            )

@@ -1,0 +1,1 @@
+"""Topology constraints: node label keys, scopes, pinned domains, and ClusterTopologyBindings."""

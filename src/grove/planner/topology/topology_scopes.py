@@ -1,0 +1,114 @@
+"""What of a set's topology each of its gangs says, and which pods have to be in one domain whatever gang they are in.
+
+The constraints themselves are resolved in `node_label_keys.py`. Where pods go is the scheduler's decision.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from grove.api import labels, names
+from grove.api.types.podgang import GangTopologyConstraint, PodGang, PodGangSpec, TopologyGroupConfig
+from grove.planner.desired_state import CliqueBlueprint, GangBlueprint, ReplicaBlueprint
+from grove.planner.topology.node_label_keys import Topology
+
+
+class TopologyParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The topology of one PodGang."""
+
+    constraint: GangTopologyConstraint | None = None
+    group_configs: tuple[TopologyGroupConfig, ...] = ()
+    # By the name of the clique.
+    cliques: dict[str, GangTopologyConstraint] = {}
+
+
+class RequiredScope(msgspec.Struct, frozen=True, kw_only=True):
+    """Cliques whose pods must share one value of a node label; scopes nest, and the broadest come first."""
+
+    # The set replica, the group replica or the clique itself.
+    name: str
+    key: str
+    cliques: tuple[str, ...]
+
+
+def topology_parts(topology: Topology, gang: GangBlueprint) -> TopologyParts:
+    """A base gang says what holds for all of it, and has an entry for each of its group replicas with a constraint.
+
+    In a scaled gang there is one group replica and nothing else: the gang itself has that constraint.
+    """
+    packed = {c.name: topology.cliques[c.template.name] for c in gang.cliques if c.template.name in topology.cliques}
+    if gang.is_base:
+        return TopologyParts(
+            constraint=topology.whole, group_configs=tuple(_group_configs(topology, gang)), cliques=packed
+        )
+    around = next((topology.around[c.template.name] for c in gang.cliques if c.template.name in topology.around), None)
+    return TopologyParts(constraint=around or topology.whole, cliques=packed)
+
+
+def _group_configs(topology: Topology, gang: GangBlueprint) -> Iterable[TopologyGroupConfig]:
+    for name, cliques in _group_replicas(gang.cliques).items():
+        constraint = topology.around.get(cliques[0].template.name)
+        if constraint is not None:
+            yield TopologyGroupConfig(
+                name=name, pod_group_names=tuple(clique.name for clique in cliques), topology_constraint=constraint
+            )
+
+
+def _group_replicas(cliques: Iterable[CliqueBlueprint]) -> dict[str, list[CliqueBlueprint]]:
+    found: dict[str, list[CliqueBlueprint]] = {}
+    for clique in cliques:
+        if clique.group:
+            found.setdefault(names.group_replica(clique.group, clique.group_replica_index), []).append(clique)
+    return found
+
+
+def stored_parts(spec: PodGangSpec) -> TopologyParts:
+    """What a gang says already: kept as it is while nobody can tell what it should say."""
+    return TopologyParts(
+        constraint=spec.topology_constraint,
+        group_configs=spec.topology_constraint_group_configs,
+        cliques={g.name: g.topology_constraint for g in spec.podgroups if g.topology_constraint is not None},
+    )
+
+
+def required_scopes(topology: Topology, replica: ReplicaBlueprint) -> tuple[RequiredScope, ...]:
+    """Every scope of a replica with a required constraint, its scaled gangs included."""
+    cliques = tuple(replica.cliques)
+    scopes = [_scope(replica.name, topology.whole, cliques)]
+    scopes += [
+        _scope(name, topology.around.get(members[0].template.name), members)
+        for name, members in _group_replicas(cliques).items()
+    ]
+    scopes += [_scope(clique.name, topology.cliques.get(clique.template.name), (clique,)) for clique in cliques]
+    return tuple(scope for scope in scopes if scope is not None)
+
+
+def stored_scopes(gangs: Mapping[str, PodGang], replica: ReplicaBlueprint) -> tuple[RequiredScope, ...]:
+    """Return the required scopes of stored gangs: while their topology is not defined, replacements keep their domain.
+
+    A gang that was made meanwhile says nothing, and its pods are free; so it is not part of a wider scope either.
+    """
+    found = [(gang, gangs[gang.name]) for gang in replica.gangs if gang.name in gangs]
+    pinned = [(gang, stored) for gang, stored in found if labels.TOPOLOGY_NAME in stored.metadata.annotations]
+    scopes: list[RequiredScope | None] = []
+    for gang, stored in pinned:
+        around = [clique for other, _ in pinned for clique in other.cliques] if gang.is_base else gang.cliques
+        scopes.append(_scope(gang.name, stored.spec.topology_constraint, around))
+    for gang, stored in pinned:
+        by_name = {clique.name: clique for clique in gang.cliques}
+        for config in stored.spec.topology_constraint_group_configs:
+            members = [by_name[name] for name in config.pod_group_names if name in by_name]
+            scopes.append(_scope(config.name, config.topology_constraint, members))
+        for group in stored.spec.podgroups:
+            if group.name in by_name:
+                scopes.append(_scope(group.name, group.topology_constraint, (by_name[group.name],)))
+    return tuple(scope for scope in scopes if scope is not None)
+
+
+def _scope(
+    name: str, constraint: GangTopologyConstraint | None, cliques: Iterable[CliqueBlueprint]
+) -> RequiredScope | None:
+    pack = constraint.pack_constraint if constraint else None
+    if pack is None or not pack.required:
+        return None
+    return RequiredScope(name=name, key=pack.required, cliques=tuple(clique.name for clique in cliques))

@@ -1,0 +1,1 @@
+"""Training sets: progress, restarts, deadlines, failure and its evidence."""

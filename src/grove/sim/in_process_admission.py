@@ -1,0 +1,72 @@
+"""Admission of an embedded cluster: Grove's review, with its questions answered from the cluster's own store."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from grove.admission.lookups import DEEPEST_OWNERS, owner_resource
+from grove.admission.policy import DEFAULT_SETTINGS, Lookup, review
+from grove.api.resources import KAI_QUEUES, TOPOLOGY_BINDINGS, VOLCANO_QUEUES, Resource
+from grove.api.types.admission import AdmissionAnswer, AdmissionControl, AdmissionRequest
+from grove.api.types.clustertopologybinding import ClusterTopologyBinding
+from grove.api.types.meta import HasMetadata, OwnerReference
+from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.types.scheduler_object import Mirror
+from grove.api.validation.validation_options import Settings
+from grove.backends.queues import QueueAsk
+from grove.cluster.built_in_resources import BY_QUALIFIED
+from grove.cluster.storage.store import Storage, Table
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+def admission_of(find_store: Callable[[], Storage], settings: Settings = DEFAULT_SETTINGS) -> AdmissionControl:
+    """For the server that owns the store. The server takes its admission when it is made, so the store comes later."""
+    return partial(_review, find_store, settings)
+
+
+def _review(find_store: Callable[[], Storage], settings: Settings, request: AdmissionRequest) -> AdmissionAnswer:
+    store = find_store()
+    lookup = Lookup(
+        topology_binding=partial(_topology_binding, store),
+        owner_set=partial(_owner_set, store),
+        # Where nobody defined a scheduler's kinds, nothing is known of its queues.
+        queue=partial(_queue, store) if any(map(_is_of_queues, store.tables())) else None,
+    )
+    return review(request, lookup, settings)
+
+
+def _topology_binding(store: Storage, name: str) -> ClusterTopologyBinding | None:
+    return _find(store, TOPOLOGY_BINDINGS, "", name)
+
+
+def _is_of_queues(table: Table) -> bool:
+    return table.served.qualified in (KAI_QUEUES.full_name, VOLCANO_QUEUES.full_name)
+
+
+def _queue(store: Storage, ask: QueueAsk) -> Mirror | None:
+    kind = ask.resource.full_name
+    table = next((table for table in store.tables() if table.served.qualified == kind), None)
+    entry = None if table is None else table.find("", ask.queue)
+    return None if entry is None else msgspec.json.decode(entry.data, type=Mirror)
+
+
+def _owner_set(store: Storage, namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
+    """Return the set itself, or the one above the group."""
+    above: OwnerReference | None = owner
+    for _ in range(DEEPEST_OWNERS):
+        resource = None if above is None else owner_resource(above)
+        found = None if above is None or resource is None else _find(store, resource, namespace, above.name)
+        if found is None or above is None or found.metadata.uid != above.uid:
+            return None
+        if isinstance(found, PodCliqueSet):
+            return found
+        above = found.metadata.controller_reference
+    return None
+
+
+def _find(store: Storage, resource: Resource[T], namespace: str, name: str) -> T | None:
+    entry = store.table(BY_QUALIFIED[f"{resource.plural}.{resource.group}"]).find(namespace, name)
+    return None if entry is None else msgspec.json.decode(entry.data, type=resource.view)

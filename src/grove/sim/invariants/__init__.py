@@ -1,0 +1,1 @@
+"""Safety rules from the specification, checked after every write of a simulation."""

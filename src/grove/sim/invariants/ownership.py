@@ -1,0 +1,153 @@
+"""The safety rules of ownership: what is no part of a set is never read as a fact of it, written or deleted for it.
+
+An object belongs to a set if every owner key from it up to a PodCliqueSet names an object that exists, in the same
+namespace. Labels, names and the uid in an owner reference prove nothing: anybody can write them.
+
+`pods_and_gangs.py` asks these rules first, and shows the other rules only what belongs to a set.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from grove.api.resources import (
+    CONTROLLER_REVISIONS,
+    EVENTS,
+    GROUPS,
+    KAI_PODGROUPS,
+    NATIVE_COMPOSITES,
+    NATIVE_PODGROUPS,
+    PODCLIQUES,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+    VOLCANO_PODGROUPS,
+    Resource,
+)
+from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, OwnerKey, Uid
+from grove.cluster.storage.store import Change, ChangeType
+from grove.kube.request_info import Target
+from grove.planner.snapshot import Snapshot
+from grove.sim.faults import Write
+
+_OWNERS: dict[str, Resource[Any]] = {
+    resource.full_name: resource for resource in (PODCLIQUESETS, GROUPS, PODCLIQUES, PODGANGS)
+}
+_CHILDREN = frozenset(
+    resource.full_name
+    for resource in (
+        GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES, CONTROLLER_REVISIONS,
+        NATIVE_PODGROUPS, NATIVE_COMPOSITES, KAI_PODGROUPS, VOLCANO_PODGROUPS,
+    )
+)  # fmt: skip
+
+# The full name of a kind, a namespace and a name.
+_Place = tuple[str, str, str]
+
+
+class _Known(msgspec.Struct, frozen=True):
+    uid: Uid
+    is_part_of_set: bool
+
+
+class OwnershipRules:
+    """Follows every object of the kinds that sets are made of, whosever it is."""
+
+    def __init__(self) -> None:
+        # The keys of sets, and of all that belongs to one and may own something itself; also of those that are gone.
+        self._owners: set[OwnerKey] = set()
+        # What was last seen at a place; a deleted object is remembered until its successor comes.
+        self._places: dict[_Place, _Known] = {}
+        # Objects of others that were deleted, or marked as being deleted: by the request under way, by the last one.
+        self._foreign_deletes: list[_Place] = []
+        self._last_foreign_deletes: list[_Place] = []
+
+    def note(self, change: Change) -> bool:
+        """Remember a write to the store; return whether its object belongs to a set."""
+        kind = change.served.qualified
+        if kind not in _CHILDREN and kind not in _OWNERS:
+            return False
+        metadata = msgspec.convert(change.entry.obj["metadata"], ObjectMeta)
+        is_part = kind == PODCLIQUESETS.full_name or metadata.controller in self._owners
+        place = (kind, metadata.namespace, metadata.name)
+        self._places[place] = _Known(metadata.uid, is_part)
+        if is_part and kind in _OWNERS:
+            self._owners.add(_OWNERS[kind].owner_key(metadata))
+        if not is_part and _is_end(change):
+            self._foreign_deletes.append(place)
+        return is_part
+
+    def end_request(self) -> None:
+        """Note that the server has carried a request out: what it deletes from now on is for another one."""
+        self._last_foreign_deletes, self._foreign_deletes = self._foreign_deletes, []
+
+    def judge(self, write: Write) -> Iterator[str]:
+        """Yield the reasons why the operator should not have made this write, the last request of all."""
+        target, kind = write.target, _kind_of(write)
+        if write.status >= 300:
+            return
+        if target.verb == "deletecollection":
+            for _, namespace, name in self._last_foreign_deletes:
+                yield f"deleted {namespace}/{name}, which belongs to no set, together with what does"
+        elif kind == EVENTS.full_name:
+            yield from self._judge_event(target, write)
+        elif target.verb == "create" and kind in _CHILDREN:
+            metadata = msgspec.convert(_body(write)["metadata"], ObjectMeta)
+            if metadata.namespace != target.namespace or metadata.controller not in self._owners:
+                yield "was created for no set of its namespace"
+        elif kind in _CHILDREN:
+            known = self._places.get((kind, target.namespace, target.name))
+            if known is None or not known.is_part_of_set:
+                yield "was written although it belongs to no set of its namespace"
+
+    def _judge_event(self, target: Target, write: Write) -> Iterator[str]:
+        about = _body(write).get("involvedObject") or {}
+        if target.verb == "create" and about.get("namespace") and about["namespace"] != target.namespace:
+            yield f"is about an object of namespace {about['namespace']}"
+
+
+def foreign_facts(snapshot: Snapshot) -> Iterator[str]:
+    """Yield every object that a plan could rest on and that is no part of the set."""
+    pcs = snapshot.pcs.metadata
+    top = PODCLIQUESETS.owner_key(pcs)
+    yield from _not_of((top,), snapshot.revisions)
+    yield from _not_of((top,), snapshot.strays)
+    for replica in snapshot.replicas:
+        groups = [GROUPS.owner_key(group.metadata) for group in replica.groups.values()]
+        yield from _not_of((top,), replica.groups.values())
+        yield from _not_of((top,), replica.gangs.values())
+        yield from _not_of((top,), replica.services.values())
+        yield from _not_of((top, *groups), (view.clique for view in replica.cliques.values()))
+        for view in replica.cliques.values():
+            pods = (*view.active, *view.leaving, *view.failed, *view.succeeded)
+            yield from _not_of((PODCLIQUES.owner_key(view.clique.metadata),), pods)
+        gangs = {gang.metadata.uid: PODGANGS.owner_key(gang.metadata) for gang in replica.gangs.values()}
+        for uid, mirrors in replica.mirrors.items():
+            yield from _not_of((gangs[uid],), (mirror for _, mirror in mirrors))
+
+
+def _not_of(owners: Sequence[OwnerKey], objects: Iterable[HasMetadata]) -> Iterator[str]:
+    for obj in objects:
+        if obj.metadata.controller not in owners:
+            yield f"{obj.metadata.namespace}/{obj.metadata.name} is read as a fact of a set that does not control it"
+
+
+def _is_end(change: Change) -> bool:
+    """The object is gone, or its deletion has begun."""
+    before = {} if change.before is None else change.before.obj["metadata"]
+    is_marked = "deletionTimestamp" in change.entry.obj["metadata"] and "deletionTimestamp" not in before
+    return change.type is ChangeType.DELETED or is_marked
+
+
+def _kind_of(write: Write) -> str:
+    """The full name of the kind that a request is about."""
+    parts = write.request.path.strip("/").split("/")
+    plural = write.target.resource.partition("/")[0]
+    return plural if parts[0] == "api" else f"{plural}.{parts[1]}"
+
+
+def _body(write: Write) -> JsonObject:
+    body: JsonObject = msgspec.json.decode(write.request.body)
+    return body

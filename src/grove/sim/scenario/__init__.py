@@ -1,0 +1,1 @@
+"""Scenario files of `grove sim`: parse, run on virtual time, and narrate."""

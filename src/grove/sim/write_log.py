@@ -1,0 +1,76 @@
+"""What happened, as text: every write that reached the server, when, and by whom.
+
+Read from the connections of the world's inhabitants (`faults.py`); the same seed gives the same text. Decisions, in
+fewer lines, are told in `sim/scenario/narrator.py`.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from grove.sim.faults import Write
+
+
+class Happening(msgspec.Struct, frozen=True, kw_only=True):
+    who: str
+    write: Write
+
+    def __str__(self) -> str:
+        status = f" -> {self.write.status}" if self.write.status >= 400 else ""
+        return f"{self.write.at:12.3f}  {self.who:<10} {_sentence(self.write)}{status}"
+
+
+class Timeline:
+    """The happenings of one world in order."""
+
+    def __init__(self) -> None:
+        self.happenings: list[Happening] = []
+        self._listeners: list[Callable[[Happening], None]] = []
+
+    def subscribe(self, listener: Callable[[Happening], None]) -> None:
+        """Called after every write."""
+        self._listeners.append(listener)
+
+    def record(self, who: str, write: Write) -> None:
+        happening = Happening(who=who, write=write)
+        self.happenings.append(happening)
+        for listener in self._listeners:
+            listener(happening)
+
+    def writes_by(self, who: str) -> tuple[Write, ...]:
+        return tuple(happening.write for happening in self.happenings if happening.who == who)
+
+    def text(self, last: int | None = None) -> str:
+        """One line per write; with `last`, only so many from the end."""
+        shown = self.happenings if last is None else self.happenings[-last:]
+        return "".join(f"{happening}\n" for happening in shown)
+
+
+class _BodyMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str = ""
+    generate_name: str = ""
+
+
+class _BodyTarget(msgspec.Struct, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _BodyMeta = _BodyMeta()
+    target: _BodyTarget = _BodyTarget()
+
+
+def _sentence(write: Write) -> str:
+    target = write.target
+    if target.resource == "pods/binding":
+        return f"bind pods {target.object_name} to {_body(write).target.name}"
+    if target.verb == "create":
+        metadata = _body(write).metadata
+        named = msgspec.structs.replace(target, name=metadata.name or f"{metadata.generate_name}...")
+        return f"create {target.resource} {named.object_name}"
+    selector = write.request.query.get("labelSelector", "")
+    return f"{target.verb} {target.resource} {target.object_name}" + (f" where {selector}" if selector else "")
+
+
+def _body(write: Write) -> _Body:
+    return msgspec.json.decode(write.request.body, type=_Body)
