@@ -47,7 +47,7 @@ from grove.api.validation.stored_bytes import LARGEST_SPEC
 from grove.api.validation.termination_delay import termination_errors
 from grove.api.validation.topology_constraints import topology_errors
 from grove.api.validation.training import training_errors
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 from grove.clock import LoopClock
 from grove.kube.client import Client
 
@@ -59,7 +59,7 @@ CONNECTIONS = 1_000
 CROWD_SECONDS = 20.0
 RETRY_SECONDS = 2.0
 PROBE_PAUSE = 0.02
-SETTINGS = Settings()
+SETTINGS = ValidationOptions()
 
 
 def measure() -> Sequence[Row]:

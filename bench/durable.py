@@ -23,7 +23,7 @@ from grove.api.resources import PODS
 from grove.clock import LoopClock
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.storage.data_dir import open_data_dir
-from grove.cluster.storage.group_commit import Journal
+from grove.cluster.storage.group_commit import GroupCommit
 from grove.kube.transport import Request
 
 KEPT_OBJECTS = 50_000
@@ -93,7 +93,7 @@ def _fill(folder: Path) -> None:
 
     async def write() -> None:
         with open_data_dir(folder) as data_dir:
-            journal = Journal(data_dir.store, data_dir.log)
+            journal = GroupCommit(data_dir.store, data_dir.log)
             server = ApiServer(LoopClock.starting_now(), Random(1), store=data_dir.store)
             for number in range(KEPT_OBJECTS):
                 body = msgspec.json.encode(pod(f"pod-{number}"))

@@ -113,7 +113,7 @@ class _Steps:
         assert pod is not None
         uid = pod.metadata.uid
         if uid in self._old:
-            if new is None or new.metadata.is_leaving:
+            if new is None or new.metadata.is_terminating:
                 self._gone_at.setdefault(uid, now)
             return
         self._born_at.setdefault(uid, now)
@@ -201,7 +201,7 @@ async def _costs() -> tuple[_Cost, _Cost]:
 
         def count(change: Change) -> None:
             nonlocal born
-            if change.served.plural == "pods" and change.before is None:
+            if change.resource_info.plural == "pods" and change.before is None:
                 born += 1
                 if born in (*EARLY, *LATE):
                     marks[born] = _mark(world)

@@ -10,7 +10,7 @@ from grove.clock import Clock
 from grove.cluster.storage.store import Change
 from grove.controller.manager import Controller
 from grove.kube.client import Client
-from grove.sim.simulation import Operator, World
+from grove.sim.simulation import SimulatedOperator, World
 
 NODE = {"cpu": "1000", "memory": "4Ti", "pods": "2000"}
 
@@ -48,7 +48,7 @@ class BenchWorld(World):
         super().__init__(seed=1, nodes=nodes, node_resources=NODE, operator=self._make_operator, is_checked=False)
         self.ready_count = 0
 
-    def _make_operator(self, client: Client, clock: Clock, random: Random) -> Operator:
+    def _make_operator(self, client: Client, clock: Clock, random: Random) -> SimulatedOperator:
         self.controller = Controller(client, clock, random)
         return self.controller
 
@@ -59,7 +59,7 @@ class BenchWorld(World):
         await self.settle()
 
     def _count_ready(self, change: Change) -> None:
-        if change.served.plural == "pods" and change.before is not None:
+        if change.resource_info.plural == "pods" and change.before is not None:
             self.ready_count += _is_ready(change.entry.obj) - _is_ready(change.before.obj)
 
 

@@ -57,19 +57,19 @@ from grove.api.types.podgang import PodGang, PodGangSpec, PodGangStatus, PodGrou
 from grove.api.types.service import Service, ServiceSpec
 from grove.cluster.apiserver.codec.selectors import parse_labels
 from grove.cluster.patches.merge_patch import apply_merge_patch
-from grove.controller.rejected_creates import FailureBook
+from grove.controller.rejected_creates import RejectedCreates
 from grove.planner.actions import (
     Action,
     Chain,
     Create,
+    CreateRejection,
     Delete,
     DeleteMany,
-    Emit,
-    Failure,
+    EventRecord,
     Patch,
     Plan,
+    StatusPriority,
     StatusWrite,
-    Urgency,
 )
 from grove.planner.plan import plan
 from grove.planner.plan_cache import Memo
@@ -322,8 +322,8 @@ def _stored(name: str, metadata: Mapping[str, Any]) -> ObjectMeta:
 
 def failure(
     key: str = "pods/p-0-a", *, count: int = 1, first: datetime = NOW, last: datetime = NOW, code: str = "CreateRefused"
-) -> Failure:
-    return Failure(key=key, code=code, message="exceeded quota", count=count, first_at=first, last_at=last)
+) -> CreateRejection:
+    return CreateRejection(key=key, code=code, message="exceeded quota", count=count, first_at=first, last_at=last)
 
 
 def replica(
@@ -332,7 +332,7 @@ def replica(
     groups: Iterable[PodCliqueScalingGroup] = (),
     gangs: Iterable[PodGang] = (),
     services: Iterable[Service] = (),
-    failures: tuple[Failure, ...] = (),
+    failures: tuple[CreateRejection, ...] = (),
 ) -> ReplicaView:
     return ReplicaView(
         index=index,
@@ -424,8 +424,8 @@ class World:
         self.capacity: int | None = None
         # Pods of these images get a node and are never ready.
         self.broken_images: frozenset[str] = frozenset()
-        self.events: list[Emit] = []
-        self.failures = FailureBook()
+        self.events: list[EventRecord] = []
+        self.failures = RejectedCreates()
         self._objects: dict[tuple[str, str], JsonObject] = {}
         self._gone_names: dict[Uid, frozenset[str]] = {}
         self._count = 0
@@ -560,7 +560,7 @@ class World:
         self._collect_garbage()
         room = self._room()
         for one in self.all(PODS):
-            if one.metadata.is_leaving:
+            if one.metadata.is_terminating:
                 self._vanish(PODS, one.metadata.name)
             elif one.is_active and not one.spec.scheduling_gates and not one.is_ready:
                 if not one.spec.node_name and room > 0:
@@ -600,7 +600,7 @@ class World:
                 for one in self.all(resource)
                 if one.metadata.controller is not None
                 and one.metadata.controller.uid not in uids
-                and not one.metadata.is_leaving
+                and not one.metadata.is_terminating
             ]
             for resource, name in orphans:
                 self.delete(resource, name)
@@ -669,7 +669,7 @@ class World:
         wanted = parse_labels(action.selector)
         for one in self.all(action.resource):
             is_found = all(term.matches(one.metadata.labels) for term in wanted)
-            if is_found and one.metadata.controller in action.owners and not one.metadata.is_leaving:
+            if is_found and one.metadata.controller in action.owners and not one.metadata.is_terminating:
                 self.delete(action.resource, one.metadata.name)
 
     def _write_status(self, status: StatusWrite) -> None:
@@ -721,16 +721,16 @@ def run_to_rest(world: World, *, check: Check | None = None, memo: Memo | None =
         world.carry_out(decided)
         moved = world.live()
         if decided.is_empty and not moved:
-            if decided.wake_at is None:
+            if decided.requeue_at is None:
                 return plans
-            world.now = decided.wake_at
+            world.now = decided.requeue_at
     raise AssertionError(f"not at rest after {limit} plans; the last one:\n" + "\n".join(told(plans[-1])))
 
 
 def visit(world: World, memo: Memo | None = None) -> Plan:
     """One pass as the loop makes it: facts first, one after the other, then the acts, then what tells about them."""
     decided = plan(world.snapshot(), world.now, memo)
-    while facts := tuple(status for status in decided.statuses if status.urgency is Urgency.FACT):
+    while facts := tuple(status for status in decided.statuses if status.urgency is StatusPriority.FACT):
         world.carry_out(Plan(statuses=facts))
         decided = plan(world.snapshot(), world.now, memo)
     world.carry_out(Plan(chains=decided.chains))
@@ -748,10 +748,10 @@ def run_a_while(world: World, seconds: float, *, limit: int = 200) -> list[Plan]
         world.carry_out(decided)
         if world.live() or not decided.is_empty:
             continue
-        if decided.wake_at is None or decided.wake_at > until:
+        if decided.requeue_at is None or decided.requeue_at > until:
             world.now = until
             return plans
-        world.now = decided.wake_at
+        world.now = decided.requeue_at
     raise AssertionError("too many plans; the last one:\n" + "\n".join(told(plans[-1])))
 
 

@@ -22,7 +22,7 @@ from grove.api.resources import (
     SERVICES,
     Resource,
 )
-from grove.api.types.meta import JsonObject, ObjectMeta, Wire, to_wire
+from grove.api.types.meta import JsonObject, ObjectMeta, WireStruct, to_wire
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 
@@ -85,7 +85,7 @@ ATTACKS = tuple(
 )
 
 
-class Raw(Wire):
+class Raw(WireStruct):
     """An object as it was written."""
 
     metadata: ObjectMeta

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from grove.api.resources import GROUPS
 from grove.cli.commands.why import why_rows
-from grove.cli.common.options import Target
+from grove.cli.common.options import ObjectRef
 from grove.cli.common.output import Row, rich_text
 from grove.cli.status.set_watcher import Followed
 from grove.cli.status.tree_view import tree_rows
@@ -63,7 +63,7 @@ async def _looked() -> tuple[list[Row], list[Row]]:
         await world.settle()
         now = world.clock.now()
         (node,) = await Followed(world.client, world.clock, Random(1), name="chat").look_once()
-        why = await explain(world.client, now, "default", Target("podgang", WAITING))
+        why = await explain(world.client, now, "default", ObjectRef("podgang", WAITING))
         return tree_rows(node, now), why_rows(why)
 
 

@@ -11,7 +11,7 @@ from grove.api.resources import Resource
 from grove.api.types.meta import HasMetadata, JsonObject
 from grove.api.types.pod import Pod
 from grove.kube.client import Client
-from grove.sim.simulation import Applied
+from grove.sim.simulation import SimulatedApply
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -28,7 +28,7 @@ class Scene(Seen, Protocol):
     @property
     def client(self) -> Client: ...
 
-    async def apply(self, manifest: JsonObject | Path) -> tuple[Applied, ...]: ...
+    async def apply(self, manifest: JsonObject | Path) -> tuple[SimulatedApply, ...]: ...
 
     async def scale(self, resource: Resource[Any], name: str, replicas: int) -> None: ...
 

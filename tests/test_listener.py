@@ -59,7 +59,7 @@ class Client:
         self._writer.close()
 
 
-class Served:
+class ResourceInfo:
     """A listener; requests wait while `gate` is closed."""
 
     def __init__(self, limits: ConnectionLimits, tls: ssl.SSLContext | None) -> None:
@@ -94,8 +94,10 @@ class Served:
 
 
 @asynccontextmanager
-async def served(limits: ConnectionLimits = LIMITS, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
-    one = Served(limits, tls)
+async def resource_info(
+    limits: ConnectionLimits = LIMITS, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[ResourceInfo]:
+    one = ResourceInfo(limits, tls)
     await one.listener.start(HOST, 0)
     try:
         yield one
@@ -103,9 +105,9 @@ async def served(limits: ConnectionLimits = LIMITS, tls: ssl.SSLContext | None =
         await one.close()
 
 
-def told(story: Callable[[Served], Awaitable[None]], tls: ssl.SSLContext | None = None, **changes: Any) -> None:
+def told(story: Callable[[ResourceInfo], Awaitable[None]], tls: ssl.SSLContext | None = None, **changes: Any) -> None:
     async def tell() -> None:
-        async with served(msgspec.structs.replace(LIMITS, **changes), tls) as one:
+        async with resource_info(msgspec.structs.replace(LIMITS, **changes), tls) as one:
             await story(one)
 
     asyncio.run(tell())
@@ -115,7 +117,7 @@ def told(story: Callable[[Served], Awaitable[None]], tls: ssl.SSLContext | None 
 
 
 def test_a_client_that_sends_nothing_is_cut() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         client = await one.connect()
         assert await client.is_cut()
         assert one.listener.connection_count == 0
@@ -124,7 +126,7 @@ def test_a_client_that_sends_nothing_is_cut() -> None:
 
 
 def test_a_client_that_sends_its_headers_letter_by_letter_is_cut() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         client = await one.connect()
         clock = LoopClock.starting_now()
         for letter in GET[:-4]:
@@ -139,7 +141,7 @@ def test_a_client_that_sends_its_headers_letter_by_letter_is_cut() -> None:
 
 
 def test_the_second_request_of_a_connection_has_no_more_time_for_its_headers_than_the_first() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         client = await one.connect()
         assert await client.ask() == 200
         await client.send(GET[:10])
@@ -149,7 +151,7 @@ def test_the_second_request_of_a_connection_has_no_more_time_for_its_headers_tha
 
 
 def test_an_idle_connection_is_closed_after_a_while_and_not_before() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         client = await one.connect()
         assert await client.ask() == 200
         assert await client.ask() == 200
@@ -159,7 +161,7 @@ def test_an_idle_connection_is_closed_after_a_while_and_not_before() -> None:
 
 
 def test_a_long_request_is_not_cut() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         client = await one.connect()
         one.gate.clear()
         await client.send(GET)
@@ -171,7 +173,7 @@ def test_a_long_request_is_not_cut() -> None:
 
 
 def test_a_handshake_that_does_not_come_to_an_end_is_cut() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         silent, talking = await one.connect(), await one.connect()
         await talking.send(b"\x16\x03\x01")
         assert await silent.is_cut()
@@ -182,7 +184,7 @@ def test_a_handshake_that_does_not_come_to_an_end_is_cut() -> None:
 
 
 def test_what_is_no_handshake_is_cut_at_once() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         client = await one.connect()
         await client.send(GET)
         assert await client.is_cut()
@@ -194,7 +196,7 @@ def test_what_is_no_handshake_is_cut_at_once() -> None:
 
 
 def test_a_new_client_takes_the_place_of_the_connection_that_was_idle_longest() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         first, second = await one.connect(), await one.connect()
         silent = [await one.connect() for _ in range(2)]
         assert [await second.ask(), await first.ask()] == [200, 200]
@@ -208,7 +210,7 @@ def test_a_new_client_takes_the_place_of_the_connection_that_was_idle_longest() 
 
 
 def test_without_idle_connections_it_takes_the_place_of_the_one_that_never_asked_anything() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         silent = [await one.connect() for _ in range(4)]
         await one.until(lambda: one.listener.connection_count == 4)
         newcomer = await one.connect()
@@ -220,7 +222,7 @@ def test_without_idle_connections_it_takes_the_place_of_the_one_that_never_asked
 
 
 def test_a_client_with_a_real_handshake_gets_through_a_crowd_that_never_completes_theirs() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         for _ in range(40):
             await one.connect()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -233,7 +235,7 @@ def test_a_client_with_a_real_handshake_gets_through_a_crowd_that_never_complete
 
 
 def test_a_request_under_way_is_never_cut_and_who_finds_no_place_is_told_to_come_back() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         one.gate.clear()
         busy = [await one.connect() for _ in range(4)]
         for client in busy:
@@ -251,7 +253,7 @@ def test_a_request_under_way_is_never_cut_and_who_finds_no_place_is_told_to_come
 
 
 def test_a_place_is_free_again_when_its_client_leaves() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         for _ in range(3 * 4):
             client = await one.connect()
             assert await client.ask() == 200
@@ -263,7 +265,7 @@ def test_a_place_is_free_again_when_its_client_leaves() -> None:
 
 @pytest.mark.parametrize("header", [b"X: " + b"x" * 9000, b"\r\n".join(b"X-%d: x" % i for i in range(200))])
 def test_headers_that_are_too_long_or_too_many_are_a_bad_request(header: bytes) -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         client = await one.connect()
         await client.send(b"GET / HTTP/1.1\r\n" + header + b"\r\n\r\n")
         assert await client.status() == 400
@@ -272,7 +274,7 @@ def test_headers_that_are_too_long_or_too_many_are_a_bad_request(header: bytes) 
 
 
 def test_a_stop_answers_what_is_under_way_and_ends_the_rest() -> None:
-    async def story(one: Served) -> None:
+    async def story(one: ResourceInfo) -> None:
         one.gate.clear()
         silent, busy = await one.connect(), await one.connect()
         await busy.send(GET)

@@ -1,19 +1,24 @@
 """Questions to admission, in one line each."""
 
-from grove.admission.policy import DEFAULT_SETTINGS, NO_LOOKUP, Lookup, review
+from grove.admission.policy import DEFAULT_SETTINGS, NO_LOOKUP, AdmissionLookups, review
 from grove.api.resources import PODCLIQUESETS
 from grove.api.types.admission import AdmissionAnswer, AdmissionRequest, Operation
 from grove.api.types.meta import JsonObject
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 
 
-def created(json: JsonObject, lookup: Lookup = NO_LOOKUP, settings: Settings = DEFAULT_SETTINGS) -> AdmissionAnswer:
+def created(
+    json: JsonObject, lookup: AdmissionLookups = NO_LOOKUP, settings: ValidationOptions = DEFAULT_SETTINGS
+) -> AdmissionAnswer:
     """The answer to the creation of a set."""
     return review(_request(Operation.CREATE, json), lookup, settings)
 
 
 def updated(
-    old: JsonObject, new: JsonObject, lookup: Lookup = NO_LOOKUP, settings: Settings = DEFAULT_SETTINGS
+    old: JsonObject,
+    new: JsonObject,
+    lookup: AdmissionLookups = NO_LOOKUP,
+    settings: ValidationOptions = DEFAULT_SETTINGS,
 ) -> AdmissionAnswer:
     """The answer to the replacement of a stored set."""
     return review(_request(Operation.UPDATE, new, old), lookup, settings)

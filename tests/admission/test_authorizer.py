@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grove.admission.admission_review import GroupResource, ReviewRequest, UserInfo, Verdict
+from grove.admission.admission_review import AdmissionResponse, GroupResource, ReviewRequest, UserInfo
 from grove.admission.authorizer import AuthorizerOptions, Claims, authorize, claims_of
 from grove.api.types.meta import JsonObject, OwnerReference, to_wire
 from grove.api.types.podcliqueset import PodCliqueSet
@@ -136,7 +136,7 @@ def test_a_refusal_says_what_to_do() -> None:
 
 def test_what_cannot_be_protected_is_allowed_with_a_warning() -> None:
     nobodys = request("CREATE", "someone", new={"metadata": {}})
-    assert authorize(nobodys, (), OPTIONS) == Verdict(
+    assert authorize(nobodys, (), OPTIONS) == AdmissionResponse(
         allowed=True,
         warnings=(
             "this object is not protected: neither its label app.kubernetes.io/part-of nor its owner names a set",

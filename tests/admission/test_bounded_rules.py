@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from grove.admission.json_patch import json_patch
-from grove.admission.policy import MOST_ERRORS, Lookup, review
+from grove.admission.policy import MOST_ERRORS, AdmissionLookups, review
 from grove.admission.schedulers import scheduler_errors, scheduler_warnings
 from grove.api.defaulting import default_podcliqueset
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS
@@ -33,7 +33,7 @@ from grove.api.validation.startup_order import startup_errors
 from grove.api.validation.termination_delay import termination_errors
 from grove.api.validation.topology_constraints import topology_errors, topology_warnings
 from grove.api.validation.training import training_errors, training_warnings
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 from grove.backends.registry import Backends
 from tests.admission.asking import created, refusals, texts, updated
 from tests.admission.shapes import SHAPES, Shape
@@ -45,7 +45,7 @@ SMALL = 40
 # Twice as much is twice the work. What is sorted needs a little more than that, what is quadratic four times.
 MOST = 2.6
 
-SETTINGS = Settings(is_mnnvl_enabled=False)
+SETTINGS = ValidationOptions(is_mnnvl_enabled=False)
 BACKENDS = Backends(enabled=("default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler"))
 
 Rule = Callable[[PodCliqueSet], object]
@@ -110,7 +110,7 @@ STEPS: dict[str, Callable[[JsonObject], object]] = {
     "the patch of a default": lambda json: json_patch(json, default_podcliqueset(json)),
     "the shape": lambda json: read(PODCLIQUESETS, json).errors,
     "a creation": lambda json: texts(created(json)),
-    "an update": lambda json: texts(updated(_of_before(json), json, Lookup(topology_binding=_known_binding))),
+    "an update": lambda json: texts(updated(_of_before(json), json, AdmissionLookups(topology_binding=_known_binding))),
 }
 
 

@@ -11,7 +11,14 @@ from structlog.testing import capture_logs
 
 from grove.admission.cert_source import prepare_namespace
 from grove.admission.webhook_app import WebhookOptions
-from grove.admission.webhook_certificates import Due, Lifetimes, contains, material_of, read_certificates, renewed
+from grove.admission.webhook_certificates import (
+    Lifetimes,
+    RotationStep,
+    contains,
+    material_of,
+    read_certificates,
+    renewed,
+)
 from grove.api import labels
 from grove.api.resources import MUTATING_WEBHOOKS, NAMESPACES, SECRETS, VALIDATING_WEBHOOKS
 from grove.clock import Clock
@@ -100,7 +107,7 @@ def test_the_namespace_of_the_secret_is_created_if_it_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("forbidden", "complaint"),
+    ("forbidden", "error_message"),
     [
         ((CREATE,), "does not exist and cannot be created: no rights; kubectl create namespace elsewhere"),
         ((CREATE, READ), "cannot be read: no rights"),
@@ -108,11 +115,11 @@ def test_the_namespace_of_the_secret_is_created_if_it_is_missing() -> None:
     ids=["the namespace", "the Secret"],
 )
 def test_where_the_secret_cannot_live_the_operator_says_so_and_ends(
-    forbidden: tuple[tuple[str, str], ...], complaint: str
+    forbidden: tuple[tuple[str, str], ...], error_message: str
 ) -> None:
     async def story(town: Town) -> None:
         client = Client(Forbidding(town.server, town.clock, *forbidden), town.clock)
-        with pytest.raises(UserError, match=complaint):
+        with pytest.raises(UserError, match=error_message):
             await prepare_namespace(client, "elsewhere", SECRET)
 
     town_story(story)
@@ -443,7 +450,7 @@ def _manual(folder: Path) -> WebhookOptions:
 
 
 def _put(folder: Path) -> bytes:
-    material = renewed(material_of({}), Due.AUTHORITY, ("a.example",), EPOCH, BRIEF)
+    material = renewed(material_of({}), RotationStep.AUTHORITY, ("a.example",), EPOCH, BRIEF)
     (folder / "tls.crt").write_bytes(material.certificate)
     (folder / "tls.key").write_bytes(material.key)
     return material.certificate

@@ -20,7 +20,7 @@ from grove.admission.admission_review import (
     open_review,
 )
 from grove.admission.thread import TURN_SECONDS, DistantReader, ServerThread
-from grove.admission.webhook_app import WebhookOptions, Webhooks
+from grove.admission.webhook_app import WebhookApp, WebhookOptions
 from grove.admission.webhook_server import LARGEST_BODY
 from grove.api.resources import PODCLIQUESETS, SECRETS
 from grove.api.types.meta import JsonObject
@@ -241,7 +241,7 @@ def test_the_webhooks_of_an_operator_serve_from_their_thread_until_they_are_stop
         options = WebhookOptions(
             host="127.0.0.1", port=port, namespace="default", secret_name="certs", url=f"https://127.0.0.1:{port}"
         )
-        serving = Webhooks(asked.user, asked.clock, Random(1), options)
+        serving = WebhookApp(asked.user, asked.clock, Random(1), options)
         running = asyncio.create_task(serving.run())
         async with asyncio.timeout(60):
             while not serving.is_ready:

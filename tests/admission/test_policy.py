@@ -10,7 +10,7 @@ from grove.admission.policy import review
 from grove.api.defaulting import default_podcliqueset
 from grove.api.types.admission import AdmissionAnswer, AdmissionRequest, Operation
 from grove.api.types.meta import JsonObject
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 from tests.admission.asking import created, texts, updated
 from tests.api.manifests import clique, container, manifest, training
 from tests.seeds import examples
@@ -82,8 +82,8 @@ def test_what_means_nothing_to_a_training_set_is_a_warning() -> None:
 
 def test_an_installation_says_which_schedulers_and_features_it_has() -> None:
     json = manifest(clique(pod={"schedulerName": "mine"}), metadata={"annotations": {"grove.io/mnnvl-group": "one"}})
-    equipped = Settings(schedulers=("mine",), default_scheduler="mine")
-    bare = Settings(schedulers=("mine",), default_scheduler="mine", is_mnnvl_enabled=False)
+    equipped = ValidationOptions(schedulers=("mine",), default_scheduler="mine")
+    bare = ValidationOptions(schedulers=("mine",), default_scheduler="mine", is_mnnvl_enabled=False)
     assert (texts(created(json, settings=equipped)), texts(created(json, settings=bare))) == (
         [],
         [

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grove.admission.policy import NO_LOOKUP, Lookup, review
+from grove.admission.policy import NO_LOOKUP, AdmissionLookups, review
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS, TOPOLOGY_BINDINGS, Resource
 from grove.api.types.admission import AdmissionAnswer, AdmissionRequest, Operation
 from grove.api.types.meta import JsonObject, OwnerReference
@@ -48,7 +48,7 @@ def written(
     old: JsonObject | None = None,
     *,
     subresource: str = "",
-    lookup: Lookup = NO_LOOKUP,
+    lookup: AdmissionLookups = NO_LOOKUP,
 ) -> AdmissionAnswer:
     operation = Operation.CREATE if old is None else Operation.UPDATE
     request = AdmissionRequest(
@@ -62,11 +62,11 @@ def written(
     return review(request, lookup)
 
 
-def owned_by(pcs: JsonObject) -> Lookup:
+def owned_by(pcs: JsonObject) -> AdmissionLookups:
     def owner_set(namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
         return decoded(pcs) if (namespace, owner.uid) == ("default", "u1") else None
 
-    return Lookup(owner_set=owner_set)
+    return AdmissionLookups(owner_set=owner_set)
 
 
 _BELOW = "spec.replicas: Invalid value: 1: must be 0, or at least minAvailable (2)"

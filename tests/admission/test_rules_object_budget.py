@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.admission.policy import Lookup, review
+from grove.admission.policy import AdmissionLookups, review
 from grove.api import names
 from grove.api.resources import GROUPS, PODCLIQUES, Resource
 from grove.api.schema.limits import LARGEST_OBJECT
@@ -14,7 +14,7 @@ from grove.api.types.meta import JsonObject, NamespacedName, ObjectMeta, to_wire
 from grove.api.types.podclique import PodClique
 from grove.api.types.podgang import PodGang, PodGangSpec, PodGroup
 from grove.api.validation.stored_bytes import byte_errors, scaled_clique_byte_errors
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 from tests.admission.asking import created, refusals, texts, updated
 from tests.api.manifests import clique, container, decoded, group, manifest, training
 
@@ -178,14 +178,14 @@ def test_nor_is_a_clique_or_a_group_scaled_beyond_all_measure(
 
 # --- the object budget -----------------------------------------------------------------------------------------------
 
-SMALL = Settings(objects_per_set=20)
+SMALL = ValidationOptions(objects_per_set=20)
 
 
 def test_the_budget_of_a_set_is_the_installations() -> None:
     json = manifest(clique(spec={"replicas": 3}), replicas=3)
     assert texts(created(json)) == []
-    assert texts(created(json, settings=Settings(objects_per_set=18))) == []
-    (error,) = texts(created(json, settings=Settings(objects_per_set=17)))
+    assert texts(created(json, settings=ValidationOptions(objects_per_set=18))) == []
+    (error,) = texts(created(json, settings=ValidationOptions(objects_per_set=17)))
     objects = "these are 18 objects (9 pods, 3 PodCliques, 3 PodGangs, 3 Services), and one set may have 17"
     assert error == f"spec.replicas: Invalid value: 3: {objects}: make several sets of it, or {RAISE}"
 
@@ -218,7 +218,7 @@ def _scaled(resource: Resource[Any], name: str, labels: JsonObject, replicas: in
         object=after,
         old=before,
     )
-    return texts(review(request, Lookup(owner_set=lambda *_: pcs), SMALL))
+    return texts(review(request, AdmissionLookups(owner_set=lambda *_: pcs), SMALL))
 
 
 INDEX = {"grove.io/podcliqueset-replica-index": "0"}

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.admission.policy import Lookup
+from grove.admission.policy import AdmissionLookups
 from grove.api.resources import VOLCANO_QUEUES
 from grove.api.types.meta import JsonObject, ObjectMeta
-from grove.api.types.scheduler_object import Mirror
-from grove.api.validation.validation_options import Settings
+from grove.api.types.scheduler_object import SchedulerObject
+from grove.api.validation.validation_options import ValidationOptions
 from grove.backends.queues import QueueAsk
 from grove.installation.webhook_configurations import VALIDATE_SET_PATH
 from grove.kube.api_errors import ApiError
@@ -145,7 +145,7 @@ def test_a_set_with_one_clear_queue_is_accepted(json: JsonObject) -> None:
 
 
 def test_the_default_scheduler_of_the_installation_judges_sets_that_name_none() -> None:
-    settings = Settings(default_scheduler="kai-scheduler")
+    settings = ValidationOptions(default_scheduler="kai-scheduler")
     assert [error.path for error in created(manifest(), settings=settings).errors] == [
         "metadata.labels[kai.scheduler/queue]"
     ]
@@ -153,7 +153,7 @@ def test_the_default_scheduler_of_the_installation_judges_sets_that_name_none() 
 
 
 def test_a_scheduler_that_is_not_enabled_is_not_asked() -> None:
-    answer = created(on_kai(), settings=Settings(schedulers=("default-scheduler",)))
+    answer = created(on_kai(), settings=ValidationOptions(schedulers=("default-scheduler",)))
     assert [error.path for error in answer.errors] == ["spec.template.cliques[0].spec.podSpec.schedulerName"]
 
 
@@ -171,15 +171,15 @@ def test_what_was_already_wrong_may_stay_wherever_it_stands_now() -> None:
 # --- queues that are there, or not -----------------------------------------------------------------------------------
 
 
-def cluster_with(**states: str) -> Lookup:
+def cluster_with(**states: str) -> AdmissionLookups:
     """Queues by name, each with its state."""
 
-    def find(ask: QueueAsk) -> Mirror | None:
+    def find(ask: QueueAsk) -> SchedulerObject | None:
         if ask.queue not in states:
             return None
-        return Mirror(metadata=ObjectMeta(name=ask.queue), status={"state": states[ask.queue]})
+        return SchedulerObject(metadata=ObjectMeta(name=ask.queue), status={"state": states[ask.queue]})
 
-    return Lookup(queue=find)
+    return AdmissionLookups(queue=find)
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.admission.policy import Lookup
+from grove.admission.policy import AdmissionLookups
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.meta import JsonObject
 from grove.api.validation.podcliqueset import validate_stored_podcliqueset
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 from tests.admission.asking import created, texts, updated
 from tests.api.manifests import clique, decoded, group, manifest
 
 LEVELS = [{"domain": domain, "key": f"topology/{domain}"} for domain in ("zone", "block", "rack")]
 BINDING = msgspec.convert({"metadata": {"name": "dc"}, "spec": {"levels": LEVELS}}, type=ClusterTopologyBinding)
-CLUSTER = Lookup(topology_binding={"dc": BINDING}.get)
+CLUSTER = AdmissionLookups(topology_binding={"dc": BINDING}.get)
 _AT = "spec.template.topologyConstraint"
 
 
@@ -177,7 +177,7 @@ def test_a_constraint_that_can_hold_is_accepted(json: JsonObject) -> None:
 
 
 def test_a_constraint_is_refused_where_topology_is_switched_off() -> None:
-    answer = created(constrained(pack("dc", required="zone")), CLUSTER, Settings(is_topology_aware=False))
+    answer = created(constrained(pack("dc", required="zone")), CLUSTER, ValidationOptions(is_topology_aware=False))
     assert texts(answer) == [
         f"{_AT}: Invalid value: null: topology-aware scheduling is switched off here: remove the constraint"
     ]
@@ -257,14 +257,14 @@ def test_a_repair_names_the_topology_of_every_constraint() -> None:
 
 
 def test_a_repair_is_refused_where_topology_is_switched_off() -> None:
-    off = Settings(is_topology_aware=False)
+    off = ValidationOptions(is_topology_aware=False)
     assert texts(updated(constrained(NAMELESS), constrained(OLD), CLUSTER, off)) == [
         f"{_AT}: Invalid value: null: topology-aware scheduling is switched off here: remove the constraint"
     ]
 
 
 def test_a_stored_constraint_freezes_nothing_where_topology_was_switched_off_since() -> None:
-    off = Settings(is_topology_aware=False)
+    off = ValidationOptions(is_topology_aware=False)
     stored = constrained(pack("dc", required="zone"))
     assert texts(updated(stored, constrained(pack("dc", required="zone"), replicas=3), CLUSTER, off)) == []
     assert texts(updated(constrained(OLD), constrained(pack("dc", required="rack")), CLUSTER, off)) == []
@@ -301,8 +301,10 @@ def test_every_deprecated_field_of_an_update_is_warned_about() -> None:
 
 def test_a_stored_set_with_the_deprecated_field_or_without_a_name_is_carried_out() -> None:
     for old in (OLD, NAMELESS):
-        assert validate_stored_podcliqueset(decoded(constrained(old)), Settings()) == ()
-    both = validate_stored_podcliqueset(decoded(constrained(pack("dc", required="zone"), one=pack("x"))), Settings())
+        assert validate_stored_podcliqueset(decoded(constrained(old)), ValidationOptions()) == ()
+    both = validate_stored_podcliqueset(
+        decoded(constrained(pack("dc", required="zone"), one=pack("x"))), ValidationOptions()
+    )
     assert [error.path for error in both] == [
         "spec.template.podCliqueScalingGroups[0].topologyConstraint.pack",
         f"{_AT}.topologyName",

@@ -11,9 +11,9 @@ from cryptography.x509.oid import NameOID
 
 from grove.admission.tls import LiveContext, UnusableCertificateError
 from grove.admission.webhook_certificates import (
-    Due,
     KeyMaterial,
     Lifetimes,
+    RotationStep,
     contains,
     data_of,
     due,
@@ -34,15 +34,15 @@ A_MOMENT = timedelta(microseconds=1)
 
 
 def made(now: datetime = START, names: tuple[str, ...] = NAMES) -> KeyMaterial:
-    return renewed(EMPTY, Due.AUTHORITY, names, now, LIFETIMES)
+    return renewed(EMPTY, RotationStep.AUTHORITY, names, now, LIFETIMES)
 
 
 def test_nothing_at_all_needs_everything() -> None:
-    assert (due(EMPTY, NAMES, START, LIFETIMES), next_due(EMPTY, LIFETIMES)) == (Due.AUTHORITY, None)
+    assert (due(EMPTY, NAMES, START, LIFETIMES), next_due(EMPTY, LIFETIMES)) == (RotationStep.AUTHORITY, None)
 
 
 def test_what_was_just_made_is_complete() -> None:
-    assert due(made(), NAMES, START, LIFETIMES) is Due.NOTHING
+    assert due(made(), NAMES, START, LIFETIMES) is RotationStep.NOTHING
 
 
 def test_a_certificate_is_good_for_its_names_and_addresses() -> None:
@@ -81,7 +81,10 @@ def test_a_certificate_is_renewed_when_two_thirds_of_its_life_are_over() -> None
     at = next_due(material, LIFETIMES)
     assert at is not None
     assert START + timedelta(days=243) < at < START + timedelta(days=244)
-    assert [due(material, NAMES, now, LIFETIMES) for now in (at - A_MOMENT, at)] == [Due.NOTHING, Due.CERTIFICATE]
+    assert [due(material, NAMES, now, LIFETIMES) for now in (at - A_MOMENT, at)] == [
+        RotationStep.NOTHING,
+        RotationStep.CERTIFICATE,
+    ]
 
 
 def test_a_renewed_certificate_comes_from_the_same_authority() -> None:
@@ -90,16 +93,19 @@ def test_a_renewed_certificate_comes_from_the_same_authority() -> None:
     new = renewed(material, due(material, NAMES, later, LIFETIMES), NAMES, later, LIFETIMES)
     assert (new.authorities, new.authority_key) == (material.authorities, material.authority_key)
     assert new.certificate != material.certificate
-    assert due(new, NAMES, later, LIFETIMES) is Due.NOTHING
+    assert due(new, NAMES, later, LIFETIMES) is RotationStep.NOTHING
 
 
 def test_other_names_need_another_certificate_that_is_good_for_both() -> None:
     """Two installations that share a Secret by mistake do not fight for ever."""
     other = ("127.0.0.1",)
     material = made()
-    assert due(material, other, START, LIFETIMES) is Due.CERTIFICATE
-    both = renewed(material, Due.CERTIFICATE, other, START, LIFETIMES)
-    assert [due(both, names, START, LIFETIMES) for names in (NAMES, other)] == [Due.NOTHING, Due.NOTHING]
+    assert due(material, other, START, LIFETIMES) is RotationStep.CERTIFICATE
+    both = renewed(material, RotationStep.CERTIFICATE, other, START, LIFETIMES)
+    assert [due(both, names, START, LIFETIMES) for names in (NAMES, other)] == [
+        RotationStep.NOTHING,
+        RotationStep.NOTHING,
+    ]
 
 
 def test_a_life_of_forty_years_is_trusted_at_every_moment() -> None:
@@ -110,16 +116,16 @@ def test_a_life_of_forty_years_is_trusted_at_every_moment() -> None:
         assert wake is not None
         now = max(wake, now)
         what = due(material, NAMES, now, LIFETIMES)
-        assert what is not Due.NOTHING
+        assert what is not RotationStep.NOTHING
         new = renewed(material, what, NAMES, now, LIFETIMES)
         assert is_valid_at(material.certificate, now), "renewed before it ended"
         assert contains(new.authorities, issuer_of(new)), "the bundle knows who signed"
-        if what is Due.AUTHORITY:
+        if what is RotationStep.AUTHORITY:
             authorities += 1
             assert contains(new.authorities, issuer_of(material)), "what was served before is trusted on"
-        if what is Due.BUNDLE:
+        if what is RotationStep.BUNDLE:
             assert not contains(new.authorities, material.authorities)
-        assert due(new, NAMES, now, LIFETIMES) is Due.NOTHING, "one write does it"
+        assert due(new, NAMES, now, LIFETIMES) is RotationStep.NOTHING, "one write does it"
         material = new
     assert authorities == 6
 
@@ -130,13 +136,13 @@ def test_an_old_authority_is_trusted_until_all_it_signed_has_ended() -> None:
     new = renewed(old, due(old, NAMES, rotated_at, LIFETIMES), NAMES, rotated_at, LIFETIMES)
     year_later = rotated_at + timedelta(days=365)
     assert contains(new.authorities, old.authorities)
-    fresh = renewed(new, Due.CERTIFICATE, NAMES, year_later - timedelta(days=1), LIFETIMES)
+    fresh = renewed(new, RotationStep.CERTIFICATE, NAMES, year_later - timedelta(days=1), LIFETIMES)
     assert contains(fresh.authorities, old.authorities)
     assert [due(fresh, NAMES, now, LIFETIMES) for now in (year_later - A_MOMENT, year_later)] == [
-        Due.NOTHING,
-        Due.BUNDLE,
+        RotationStep.NOTHING,
+        RotationStep.BUNDLE,
     ]
-    trimmed = renewed(fresh, Due.BUNDLE, NAMES, year_later, LIFETIMES)
+    trimmed = renewed(fresh, RotationStep.BUNDLE, NAMES, year_later, LIFETIMES)
     assert len(read_certificates(trimmed.authorities)) == 1
     assert (trimmed.certificate, trimmed.key) == (fresh.certificate, fresh.key)
 
@@ -145,35 +151,35 @@ def test_whoever_removes_the_authoritys_key_gets_a_new_authority_and_an_overlap(
     material = msgspec.structs.replace(made(), authority_key=b"")
     what = due(material, NAMES, START, LIFETIMES)
     new = renewed(material, what, NAMES, START, LIFETIMES)
-    assert (what, contains(new.authorities, material.authorities)) == (Due.AUTHORITY, True)
+    assert (what, contains(new.authorities, material.authorities)) == (RotationStep.AUTHORITY, True)
     assert issuer_of(new) not in (b"", issuer_of(material))
 
 
 @pytest.mark.parametrize(
     ("field", "value", "what"),
     [
-        pytest.param("tls.crt", b"", Due.CERTIFICATE, id="no certificate"),
-        pytest.param("tls.crt", b"rubbish", Due.CERTIFICATE, id="a certificate that is none"),
-        pytest.param("tls.key", b"", Due.CERTIFICATE, id="no key"),
-        pytest.param("tls.key", made().key, Due.CERTIFICATE, id="the key of another certificate"),
-        pytest.param("ca.crt", b"", Due.AUTHORITY, id="no authority"),
-        pytest.param("ca.crt", b"\xff\x00", Due.AUTHORITY, id="an authority that is none"),
-        pytest.param("ca.crt", made().authorities, Due.AUTHORITY, id="another authority"),
-        pytest.param("ca.key", b"rubbish", Due.AUTHORITY, id="a key that is none"),
+        pytest.param("tls.crt", b"", RotationStep.CERTIFICATE, id="no certificate"),
+        pytest.param("tls.crt", b"rubbish", RotationStep.CERTIFICATE, id="a certificate that is none"),
+        pytest.param("tls.key", b"", RotationStep.CERTIFICATE, id="no key"),
+        pytest.param("tls.key", made().key, RotationStep.CERTIFICATE, id="the key of another certificate"),
+        pytest.param("ca.crt", b"", RotationStep.AUTHORITY, id="no authority"),
+        pytest.param("ca.crt", b"\xff\x00", RotationStep.AUTHORITY, id="an authority that is none"),
+        pytest.param("ca.crt", made().authorities, RotationStep.AUTHORITY, id="another authority"),
+        pytest.param("ca.key", b"rubbish", RotationStep.AUTHORITY, id="a key that is none"),
     ],
 )
-def test_a_secret_that_somebody_spoiled_is_made_whole(field: str, value: bytes, what: Due) -> None:
+def test_a_secret_that_somebody_spoiled_is_made_whole(field: str, value: bytes, what: RotationStep) -> None:
     spoiled = material_of({**data_of(made()), field: value})
     found = due(spoiled, NAMES, START, LIFETIMES)
     whole = renewed(spoiled, found, NAMES, START, LIFETIMES)
-    assert (found, due(whole, NAMES, START, LIFETIMES)) == (what, Due.NOTHING)
+    assert (found, due(whole, NAMES, START, LIFETIMES)) == (what, RotationStep.NOTHING)
     LiveContext().use(whole.certificate, whole.key)
 
 
 def test_a_certificate_of_an_authority_that_is_no_longer_ours_is_replaced() -> None:
     stranger = made()
     mixed = msgspec.structs.replace(made(), certificate=stranger.certificate, key=stranger.key)
-    assert due(mixed, NAMES, START, LIFETIMES) is Due.CERTIFICATE
+    assert due(mixed, NAMES, START, LIFETIMES) is RotationStep.CERTIFICATE
 
 
 def test_the_authority_of_an_older_installation_signs_on() -> None:
@@ -202,8 +208,8 @@ def test_the_authority_of_an_older_installation_signs_on() -> None:
     )
     found = due(inherited, NAMES, START, LIFETIMES)
     new = renewed(inherited, found, NAMES, START, LIFETIMES)
-    assert (found, new.authorities) == (Due.CERTIFICATE, inherited.authorities)
-    assert due(new, NAMES, START, LIFETIMES) is Due.NOTHING
+    assert (found, new.authorities) == (RotationStep.CERTIFICATE, inherited.authorities)
+    assert due(new, NAMES, START, LIFETIMES) is RotationStep.NOTHING
     LiveContext().use(new.certificate, new.key)
 
 

@@ -9,7 +9,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from grove.admission.webhook_certificates import Due
+from grove.admission.webhook_certificates import RotationStep
 from grove.admission.webhook_server import LARGEST_BODY
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
 from grove.api.types.meta import HasMetadata, JsonObject, Uid
@@ -386,8 +386,8 @@ def test_a_new_certificate_is_shown_to_the_next_handshake_and_open_connections_g
         headers = {"Content-Type": "application/json"}
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=1)) as session:
             shown = []
-            for what in (Due.NOTHING, Due.CERTIFICATE, Due.AUTHORITY):
-                if what is not Due.NOTHING:
+            for what in (RotationStep.NOTHING, RotationStep.CERTIFICATE, RotationStep.AUTHORITY):
+                if what is not RotationStep.NOTHING:
                     asked.renew(what)
                 async with session.post(url, data=GOOD, headers=headers) as response:
                     assert response.status == 200
@@ -411,7 +411,7 @@ async def _shown_certificate(asked: Asked) -> bytes:
 def test_after_a_new_authority_the_old_bundle_is_not_enough() -> None:
     async def story(asked: Asked) -> None:
         old = asked.material
-        asked.renew(Due.AUTHORITY)
+        asked.renew(RotationStep.AUTHORITY)
         new, asked.material = asked.material, old
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await asked.send(VALIDATE_SET_PATH, GOOD)

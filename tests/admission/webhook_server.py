@@ -12,10 +12,10 @@ import aiohttp
 import msgspec
 
 from grove.admission.authorizer import AuthorizerOptions
-from grove.admission.handler import Judge
+from grove.admission.handler import AdmissionHandler
 from grove.admission.lookups import Reader
 from grove.admission.tls import LiveContext
-from grove.admission.webhook_certificates import Due, KeyMaterial, Lifetimes, renewed
+from grove.admission.webhook_certificates import KeyMaterial, Lifetimes, RotationStep, renewed
 from grove.admission.webhook_server import WebhookServer
 from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
@@ -48,11 +48,11 @@ class Asked:
         self.transport = FaultyTransport(InProcessTransport(self.cluster, self.clock), self.clock, Random(7))
         self.user = Client(InProcessTransport(self.cluster, self.clock), self.clock)
         self.tls = LiveContext()
-        judge = Judge(reader or Client(self.transport, self.clock), authorizer=authorizer)
+        judge = AdmissionHandler(reader or Client(self.transport, self.clock), authorizer=authorizer)
         self.server = WebhookServer(judge, self.tls, host=HOST, port=0)
         self.material = NOTHING
 
-    def renew(self, what: Due) -> None:
+    def renew(self, what: RotationStep) -> None:
         """Makes something anew, and serves it."""
         self.material = renewed(self.material, what, (HOST,), self.clock.now(), Lifetimes())
         self.tls.use(self.material.certificate, self.material.key)
@@ -79,7 +79,7 @@ async def webhook_server(authorizer: AuthorizerOptions | None = AUTHORIZER) -> A
     asked = Asked(authorizer)
     await asked.server.start()
     try:
-        asked.renew(Due.AUTHORITY)
+        asked.renew(RotationStep.AUTHORITY)
         yield asked
     finally:
         await asked.server.stop()

@@ -17,7 +17,7 @@ from grove.api.types.podgang import (
     PodGroup,
     TopologyGroupConfig,
 )
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.backends.base import Backend, CliqueAsk, GangAsk, MirrorPlan, PodAsk, SetAsk
 from grove.cluster.patches.merge_patch import apply_merge_patch
 from tests.dsl import role
@@ -122,32 +122,32 @@ def body_of(plan: MirrorPlan) -> JsonObject:
     return new.body
 
 
-def stored(body: JsonObject, status: JsonObject | None = None, **spec: Any) -> Mirror:
+def stored(body: JsonObject, status: JsonObject | None = None, **spec: Any) -> SchedulerObject:
     """As it stands on the server; `spec` is what others wrote into it."""
     whole = {**body, "spec": {**body["spec"], **spec}, "status": status or {}}
-    return msgspec.convert(whole, Mirror)
+    return msgspec.convert(whole, SchedulerObject)
 
 
-def answer(backend: Backend, ask: GangAsk, *found: Mirror) -> MirrorPlan:
+def answer(backend: Backend, ask: GangAsk, *found: SchedulerObject) -> MirrorPlan:
     """What is to be done about a gang of which these were found."""
     (kind,) = backend.mirrors
     return backend.mirror(ask, tuple((kind, mirror) for mirror in found))
 
 
-def patched(plan: MirrorPlan) -> Mirror:
+def patched(plan: MirrorPlan) -> SchedulerObject:
     """The mirror after the one patch of a plan."""
     assert plan.create == ()
     (patch,) = plan.patch
     before = msgspec.to_builtins(patch.mirror)
     after = apply_merge_patch(before, patch.patch)
-    return msgspec.convert(after, Mirror)
+    return msgspec.convert(after, SchedulerObject)
 
 
-def queues(resource: Resource[Mirror], **states: str) -> dict[str, dict[str, Mirror]]:
+def queues(resource: Resource[SchedulerObject], **states: str) -> dict[str, dict[str, SchedulerObject]]:
     """Queues that a cluster has, each with its state."""
     return {
         resource.full_name: {
-            name: Mirror(metadata=ObjectMeta(name=name), status={"state": state} if state else {})
+            name: SchedulerObject(metadata=ObjectMeta(name=name), status={"state": state} if state else {})
             for name, state in states.items()
         }
     }

@@ -18,7 +18,7 @@ from grove.api.resources import (
     Resource,
 )
 from grove.api.types.meta import JsonObject, NamespacedName, Uid
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.values.quantities import parse_milli
 from grove.clock import Clock
 from grove.cluster.scheduler.scheduling_status import Reports
@@ -77,12 +77,12 @@ class Dialect(Protocol):
     """What differs between the two."""
 
     name: str
-    kinds: tuple[Resource[Mirror], ...]
+    kinds: tuple[Resource[SchedulerObject], ...]
 
     def group_name(self, pod: SchedulablePod) -> str:
         """The PodGroup that a pod names; "": none."""
 
-    def demand(self, group: Mirror, pods: Pods, others: Sequence[Store[Mirror]]) -> GangDemand:
+    def demand(self, group: SchedulerObject, pods: Pods, others: Sequence[Store[SchedulerObject]]) -> GangDemand:
         """Raises `NotAllowed`. `others` are the stores of the further `kinds`."""
 
     def is_gone(self, pod: SchedulablePod) -> bool:
@@ -91,7 +91,7 @@ class Dialect(Protocol):
     def is_said_of_group(self, unplaced: Unplaced) -> bool:
         """Does it speak of these pods on their PodGroup, or on the pods alone?"""
 
-    def status(self, group: Mirror, message: str, *, is_let_in: bool) -> JsonObject:
+    def status(self, group: SchedulerObject, message: str, *, is_let_in: bool) -> JsonObject:
         """What to write onto a PodGroup that waits; without a message: that does not."""
 
 
@@ -105,7 +105,7 @@ class FakeScheduler:
         self._dialect = dialect
         self._nodes: Store[SchedulableNode] = Store()
         self._pods: Store[SchedulablePod] = Store()
-        self._stores: tuple[Store[Mirror], ...] = tuple(Store() for _ in dialect.kinds)
+        self._stores: tuple[Store[SchedulerObject], ...] = tuple(Store() for _ in dialect.kinds)
         self._reports = Reports(client, clock, random, self._pods, Store())
         # Bound by us, not yet confirmed by the watch.
         self._assumed: dict[Uid, str] = {}
@@ -176,7 +176,7 @@ class FakeScheduler:
             if pod.spec.scheduler_name == self._dialect.name and not self._dialect.is_gone(pod):
                 yield pod
 
-    def _refusal(self, group: Mirror, pods: Sequence[SchedulablePod], message: str) -> Unplaced:
+    def _refusal(self, group: SchedulerObject, pods: Sequence[SchedulablePod], message: str) -> Unplaced:
         waiting = [pod for pod in pods if not pod.spec.node_name and not pod.spec.scheduling_gates]
         demands = tuple(demand_of(pod, self._clock) for pod in waiting)
         return Unplaced(pods=demands, reason=WaitReason.GANG_DOES_NOT_FIT, message=message, gang=_name(group))
@@ -189,7 +189,7 @@ class FakeScheduler:
             self._assumed.pop(pod.uid, None)
             self._wake.set()
 
-    async def _tell(self, group: Mirror, status: JsonObject) -> None:
+    async def _tell(self, group: SchedulerObject, status: JsonObject) -> None:
         kind, metadata = self._dialect.kinds[0], group.metadata
         if any(group.status.get(field) != value for field, value in status.items()):
             subresource = "status" if kind is KAI_PODGROUPS else ""
@@ -212,7 +212,7 @@ def demand_of(pod: SchedulablePod, clock: Clock) -> PodDemand:
     )
 
 
-def _name(group: Mirror) -> NamespacedName:
+def _name(group: SchedulerObject) -> NamespacedName:
     return NamespacedName(namespace=group.metadata.namespace, name=group.metadata.name)
 
 
@@ -220,7 +220,7 @@ def _key(pod: SchedulablePod, dialect: Dialect) -> NamespacedName:
     return NamespacedName(namespace=pod.metadata.namespace, name=dialect.group_name(pod))
 
 
-def _gang(group: Mirror, groups: tuple[GroupDemand, ...], **topology: object) -> GangDemand:
+def _gang(group: SchedulerObject, groups: tuple[GroupDemand, ...], **topology: object) -> GangDemand:
     created = group.metadata.creation_timestamp
     assert created is not None
     return GangDemand(name=_name(group), created=created, groups=groups, **topology)  # type: ignore[arg-type]
@@ -228,7 +228,7 @@ def _gang(group: Mirror, groups: tuple[GroupDemand, ...], **topology: object) ->
 
 class KaiDialect:
     name = "kai-scheduler"
-    kinds: tuple[Resource[Mirror], ...] = (KAI_PODGROUPS, KAI_QUEUES, KAI_TOPOLOGIES)
+    kinds: tuple[Resource[SchedulerObject], ...] = (KAI_PODGROUPS, KAI_QUEUES, KAI_TOPOLOGIES)
 
     def group_name(self, pod: SchedulablePod) -> str:
         annotations = pod.metadata.annotations
@@ -237,7 +237,7 @@ class KaiDialect:
             return ""
         return annotations.get("pod-group-name", "")
 
-    def demand(self, group: Mirror, pods: Pods, others: Sequence[Store[Mirror]]) -> GangDemand:
+    def demand(self, group: SchedulerObject, pods: Pods, others: Sequence[Store[SchedulerObject]]) -> GangDemand:
         queues, topologies = others
         spec = group.spec
         if queues.by_name("", spec.get("queue", "")) is None:
@@ -263,12 +263,12 @@ class KaiDialect:
         )
 
     def is_gone(self, pod: SchedulablePod) -> bool:
-        return pod.metadata.is_leaving or pod.status.phase == "Failed"
+        return pod.metadata.is_terminating or pod.status.phase == "Failed"
 
     def is_said_of_group(self, unplaced: Unplaced) -> bool:
         return True
 
-    def status(self, group: Mirror, message: str, *, is_let_in: bool) -> JsonObject:
+    def status(self, group: SchedulerObject, message: str, *, is_let_in: bool) -> JsonObject:
         if not message:
             return {"schedulingConditions": []} if group.status.get("schedulingConditions") else {}
         return {
@@ -281,13 +281,13 @@ class KaiDialect:
             ]
         }
 
-    def _around(self, one: JsonObject, leaves: Sequence[JsonObject], topologies: Store[Mirror]) -> PackGroup:
+    def _around(self, one: JsonObject, leaves: Sequence[JsonObject], topologies: Store[SchedulerObject]) -> PackGroup:
         members = tuple(leaf["name"] for leaf in leaves if leaf.get("parent") == one["name"])
         if one.get("minSubGroup") != len(members):
             raise NotAllowed(f"subgroup {one['name']} does not need all of its members")
         return PackGroup(name=one["name"], group_names=members, pack=self._pack(one, topologies))
 
-    def _pack(self, part: JsonObject, topologies: Store[Mirror]) -> Pack | None:
+    def _pack(self, part: JsonObject, topologies: Store[SchedulerObject]) -> Pack | None:
         constraint = part.get("topologyConstraint") or {}
         keys = [constraint.get("requiredTopologyLevel", ""), constraint.get("preferredTopologyLevel", "")]
         if not any(keys):
@@ -312,19 +312,19 @@ class VolcanoDialect:
     """
 
     name = "volcano"
-    kinds: tuple[Resource[Mirror], ...] = (VOLCANO_PODGROUPS, VOLCANO_QUEUES)
+    kinds: tuple[Resource[SchedulerObject], ...] = (VOLCANO_PODGROUPS, VOLCANO_QUEUES)
 
     def group_name(self, pod: SchedulablePod) -> str:
         return pod.metadata.annotations.get("scheduling.k8s.io/group-name", "")
 
     def is_gone(self, pod: SchedulablePod) -> bool:
         has_ended_well = pod.status.phase == "Succeeded"
-        return (pod.metadata.is_leaving and not has_ended_well) or pod.status.phase == "Failed"
+        return (pod.metadata.is_terminating and not has_ended_well) or pod.status.phase == "Failed"
 
     def is_said_of_group(self, unplaced: Unplaced) -> bool:
         return unplaced.reason is not WaitReason.DOES_NOT_FIT
 
-    def demand(self, group: Mirror, pods: Pods, others: Sequence[Store[Mirror]]) -> GangDemand:
+    def demand(self, group: SchedulerObject, pods: Pods, others: Sequence[Store[SchedulerObject]]) -> GangDemand:
         (queues,) = others
         spec = group.spec
         queue = queues.by_name("", spec.get("queue", ""))
@@ -342,7 +342,7 @@ class VolcanoDialect:
             ),
         )
 
-    def status(self, group: Mirror, message: str, *, is_let_in: bool) -> JsonObject:
+    def status(self, group: SchedulerObject, message: str, *, is_let_in: bool) -> JsonObject:
         if not message:
             return {"phase": "Running"}
         return {
@@ -352,7 +352,7 @@ class VolcanoDialect:
             ],
         }
 
-    def _check_room(self, spec: JsonObject, queue: Mirror) -> None:
+    def _check_room(self, spec: JsonObject, queue: SchedulerObject) -> None:
         """Only what a group says that it needs is compared when it asks for the queue; the rest shows at its pods."""
         asked = spec.get("minResources") or {}
         for name, amount in (queue.spec.get("capability") or {}).items():

@@ -14,9 +14,9 @@ from random import Random
 import msgspec
 
 from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, PODS
-from grove.api.types.meta import JsonObject, NamespacedName, ObjectMeta, Uid, Wire
+from grove.api.types.meta import JsonObject, NamespacedName, ObjectMeta, Uid, WireStruct
 from grove.api.types.pod import SchedulingGroup
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.clock import Clock
 from grove.cluster.scheduler.scheduling_status import Reports
 from grove.cluster.scheduler.types import (
@@ -46,7 +46,7 @@ class GroupedSpec(SchedulableSpec):
     scheduling_group: SchedulingGroup | None = None
 
 
-class GroupedPod(Wire):
+class GroupedPod(WireStruct):
     metadata: ObjectMeta
     spec: GroupedSpec = GroupedSpec()
     status: SchedulableStatus = SchedulableStatus()
@@ -57,7 +57,7 @@ class GroupedPod(Wire):
 
     @property
     def waits(self) -> bool:
-        return not self.spec.node_name and not self.metadata.is_leaving and self.status.phase not in _ENDED
+        return not self.spec.node_name and not self.metadata.is_terminating and self.status.phase not in _ENDED
 
     @property
     def is_placed(self) -> bool:
@@ -95,8 +95,8 @@ class NativeScheduler:
         self._nodes: Store[SchedulableNode] = Store()
         self._pods: Store[GroupedPod] = Store()
         self._slim: Store[SchedulablePod] = Store()
-        self._groups: Store[Mirror] = Store()
-        self._composites: Store[Mirror] = Store()
+        self._groups: Store[SchedulerObject] = Store()
+        self._composites: Store[SchedulerObject] = Store()
         self._reports = Reports(client, clock, random, self._slim, Store())
         self._assumed: dict[Uid, str] = {}
         self._attempts: dict[NamespacedName, Attempt] = {}
@@ -110,7 +110,7 @@ class NativeScheduler:
 
     async def run(self) -> None:
         client, clock, random = self._client, self._clock, self._random
-        reflectors: list[Reflector[Mirror] | Reflector[GroupedPod] | Reflector[SchedulableNode]] = [
+        reflectors: list[Reflector[SchedulerObject] | Reflector[GroupedPod] | Reflector[SchedulableNode]] = [
             Reflector(client, SCHEDULABLE_NODES, self._nodes, clock, random),
             Reflector(client, GROUPED_PODS, self._pods, clock, random),
             Reflector(client, NATIVE_PODGROUPS, self._groups, clock, random, is_optional=True),
@@ -145,49 +145,49 @@ class NativeScheduler:
         for pod in self._pods.values():
             if pod.spec.node_name:
                 self._assumed.pop(pod.metadata.uid, None)
-        scratch = Scratch(self._cluster())
+        cycle_snapshot = Scratch(self._cluster())
         unplaced: list[Unplaced] = []
         told: dict[NamespacedName, tuple[str, str]] = {}
         roots = self._roots()
         self._attempts = {name: one for name, one in self._attempts.items() if name in map(_name, roots)}
         for root in roots:
-            mark = scratch.mark()
+            mark = cycle_snapshot.mark()
             tree = Tree(root, self._groups.values(), self._composites.values(), self._own_pods())
             if self._is_backing_off(root, tree):
                 unplaced += self._unplaced(tree)
                 continue
             try:
-                told.update(tree.place(scratch, self._nodes))
+                told.update(tree.place(cycle_snapshot, self._nodes))
                 self._words.pop(_key(root), None)
             except Silent:
-                scratch.rollback(mark)
+                cycle_snapshot.rollback(mark)
                 self._attempts.pop(_name(root), None)
                 continue
             except Failed as failure:
-                scratch.rollback(mark)
+                cycle_snapshot.rollback(mark)
                 told.update({_name(leaf): ("False", str(failure)) for leaf in tree.leaves})
-            self._note_attempt(root, tree, told, scratch)
+            self._note_attempt(root, tree, told, cycle_snapshot)
             unplaced += self._unplaced(tree)
-        self._place_alone(scratch, unplaced)
+        self._place_alone(cycle_snapshot, unplaced)
         for leaf, (status, words) in told.items():
             await self._tell(leaf, status, words)
-        await self._bind_all(scratch)
+        await self._bind_all(cycle_snapshot)
         self._reports.update(unplaced)
 
-    def _place_alone(self, scratch: Scratch, unplaced: list[Unplaced]) -> None:
+    def _place_alone(self, cycle_snapshot: Scratch, unplaced: list[Unplaced]) -> None:
         for pod in self._own_pods():
             if pod.waits and not pod.spec.scheduling_gates and (not pod.group or not self.knows_groups):
                 demand = demand_of(pod, self._clock)
-                node = scratch.find(demand)
+                node = cycle_snapshot.find(demand)
                 if node is not None:
-                    scratch.place(demand, node)
+                    cycle_snapshot.place(demand, node)
                 else:
                     words = "0 nodes are available: insufficient memory."
                     unplaced.append(Unplaced(pods=(demand,), reason=WaitReason.DOES_NOT_FIT, message=words))
 
-    async def _bind_all(self, scratch: Scratch) -> None:
-        self.is_binding = bool(scratch.bindings)
-        for binding in scratch.bindings:
+    async def _bind_all(self, cycle_snapshot: Scratch) -> None:
+        self.is_binding = bool(cycle_snapshot.bindings)
+        for binding in cycle_snapshot.bindings:
             self._assumed[binding.pod.uid] = binding.node
             try:
                 await self._client.bind(binding.pod.namespace, binding.pod.name, binding.node, uid=binding.pod.uid)
@@ -214,14 +214,14 @@ class NativeScheduler:
                     else msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
                 )
 
-    def _roots(self) -> list[Mirror]:
+    def _roots(self) -> list[SchedulerObject]:
         """Composites without a parent, and groups that are their own root; oldest first."""
         if not self.knows_groups:
             return []
         every = (*self._composites.values(), *self._groups.values())
         return sorted((one for one in every if not parent_of(one)), key=_age)
 
-    def _is_backing_off(self, root: Mirror, tree: "Tree") -> bool:
+    def _is_backing_off(self, root: SchedulerObject, tree: "Tree") -> bool:
         attempt = self._attempts.get(_name(root))
         return (
             attempt is not None
@@ -231,9 +231,9 @@ class NativeScheduler:
         )
 
     def _note_attempt(
-        self, root: Mirror, tree: "Tree", told: dict[NamespacedName, tuple[str, str]], scratch: Scratch
+        self, root: SchedulerObject, tree: "Tree", told: dict[NamespacedName, tuple[str, str]], cycle_snapshot: Scratch
     ) -> None:
-        left = [pod for pod in tree.waiting if pod.metadata.uid not in scratch.node_of]
+        left = [pod for pod in tree.waiting if pod.metadata.uid not in cycle_snapshot.node_of]
         before = self._attempts.pop(_name(root), None)
         if left:
             words = next((words for status, words in told.values() if status == "False"), "does not fit")
@@ -273,7 +273,11 @@ class Tree:
     """A root and all below it, and the pods that name its leaves."""
 
     def __init__(
-        self, root: Mirror, groups: Iterable[Mirror], composites: Iterable[Mirror], pods: Iterable[GroupedPod]
+        self,
+        root: SchedulerObject,
+        groups: Iterable[SchedulerObject],
+        composites: Iterable[SchedulerObject],
+        pods: Iterable[GroupedPod],
     ) -> None:
         namespace = root.metadata.namespace
         self.root = root
@@ -291,7 +295,7 @@ class Tree:
     def asked(self) -> tuple[str, ...]:
         return tuple(f"{one.metadata.uid}{one.spec['schedulingPolicy']}" for one in (self.root, *self.leaves))
 
-    def place(self, scratch: Scratch, nodes: Store[SchedulableNode]) -> dict[NamespacedName, tuple[str, str]]:
+    def place(self, cycle_snapshot: Scratch, nodes: Store[SchedulableNode]) -> dict[NamespacedName, tuple[str, str]]:
         """Put all that may be placed onto the scratch; what to say of each leaf. Raises `Failed` or `Silent`."""
         if not self.waiting or any(pod.spec.scheduling_gates for pod in self.waiting):
             raise Silent
@@ -299,13 +303,13 @@ class Tree:
         if len(classes) > 1:
             raise Failed("all pods in a single pod group should have the same priority as the pod group's priority")
         told: dict[NamespacedName, tuple[str, str]] = {}
-        self._place(self.root, scratch, nodes, EVERYWHERE, told)
+        self._place(self.root, cycle_snapshot, nodes, EVERYWHERE, told)
         return told
 
     def _place(
         self,
-        one: Mirror,
-        scratch: Scratch,
+        one: SchedulerObject,
+        cycle_snapshot: Scratch,
         nodes: Store[SchedulableNode],
         domain: Domain,
         told: dict[NamespacedName, tuple[str, str]],
@@ -313,24 +317,24 @@ class Tree:
         """In the one domain of its topology key that takes most pods."""
         key = key_of(one)
         if not key:
-            self._place_in(one, scratch, nodes, domain, told)
+            self._place_in(one, cycle_snapshot, nodes, domain, told)
             return
         homes = self._homes(one, key, nodes)
         best: tuple[int, str] | None = None
-        for value in homes or scratch.layout.values(key, domain):
-            mark, said = scratch.mark(), dict(told)
+        for value in homes or cycle_snapshot.layout.values(key, domain):
+            mark, said = cycle_snapshot.mark(), dict(told)
             try:
-                self._place_in(one, scratch, nodes, domain.narrowed(key, value), said)
-                count = len(scratch.bindings) - mark[1]
+                self._place_in(one, cycle_snapshot, nodes, domain.narrowed(key, value), said)
+                count = len(cycle_snapshot.bindings) - mark[1]
                 best = max(best, (count, value), key=lambda found: found[0]) if best else (count, value)
             except Failed:
                 pass
-            scratch.rollback(mark)
+            cycle_snapshot.rollback(mark)
         if best is None:
             raise Failed("no feasible placements found")
-        self._place_in(one, scratch, nodes, domain.narrowed(key, best[1]), told)
+        self._place_in(one, cycle_snapshot, nodes, domain.narrowed(key, best[1]), told)
 
-    def _homes(self, one: Mirror, key: str, nodes: Store[SchedulableNode]) -> list[str]:
+    def _homes(self, one: SchedulerObject, key: str, nodes: Store[SchedulableNode]) -> list[str]:
         names = {leaf.metadata.name for leaf in self._leaves_below(one)}
         found: dict[str, None] = {}
         for pod in self._pods:
@@ -343,14 +347,14 @@ class Tree:
 
     def _place_in(
         self,
-        one: Mirror,
-        scratch: Scratch,
+        one: SchedulerObject,
+        cycle_snapshot: Scratch,
         nodes: Store[SchedulableNode],
         domain: Domain,
         told: dict[NamespacedName, tuple[str, str]],
     ) -> None:
         if one in self.leaves:
-            self._place_leaf(one, scratch, domain)
+            self._place_leaf(one, cycle_snapshot, domain)
             if any(pod.group == one.metadata.name for pod in self._pods):
                 told[_name(one)] = ("True", "")
             return
@@ -362,23 +366,23 @@ class Tree:
         fitted = 0
         failure: Failed | Silent = Silent()
         for child in children:
-            mark, said = scratch.mark(), dict(told)
+            mark, said = cycle_snapshot.mark(), dict(told)
             try:
-                self._place(child, scratch, nodes, domain, said)
+                self._place(child, cycle_snapshot, nodes, domain, said)
                 told.update(said)
                 fitted += 1
             except Silent:
                 if "gang" in policy:
                     raise
-                scratch.rollback(mark)
+                cycle_snapshot.rollback(mark)
             except Failed as failed:
                 failure = failed
-                scratch.rollback(mark)
+                cycle_snapshot.rollback(mark)
                 told.update({_name(leaf): ("False", str(failed)) for leaf in self._leaves_below(child)})
         if fitted < needed:
             raise failure
 
-    def _place_leaf(self, leaf: Mirror, scratch: Scratch, domain: Domain) -> None:
+    def _place_leaf(self, leaf: SchedulerObject, cycle_snapshot: Scratch, domain: Domain) -> None:
         """Every pending pod is tried; those that do not fit stay behind."""
         mine = [pod for pod in self._pods if pod.group == leaf.metadata.name]
         waiting = sorted((pod for pod in mine if pod.waits), key=_age)
@@ -390,17 +394,17 @@ class Tree:
         new = 0
         for pod in waiting:
             demand = demand_of(pod, None)
-            node = scratch.find(demand, domain)
+            node = cycle_snapshot.find(demand, domain)
             if node is not None:
-                scratch.place(demand, node)
+                cycle_snapshot.place(demand, node)
                 new += 1
         if placed + new < minimum:
             raise Failed(f"minCount ({minimum}) cannot be satisfied: {placed + new} scheduled, 0 remaining")
 
-    def _children(self, one: Mirror) -> list[Mirror]:
+    def _children(self, one: SchedulerObject) -> list[SchedulerObject]:
         return [child for child in (*self._composites, *self._groups) if parent_of(child) == one.metadata.name]
 
-    def _leaves_below(self, one: Mirror) -> list[Mirror]:
+    def _leaves_below(self, one: SchedulerObject) -> list[SchedulerObject]:
         if one in self._groups:
             return [one]
         return [leaf for child in self._children(one) for leaf in self._leaves_below(child)]
@@ -414,7 +418,7 @@ class Protection:
         self._clock = clock
         self._random = random
         self._pods: Store[GroupedPod] = Store()
-        self._groups: Store[Mirror] = Store()
+        self._groups: Store[SchedulerObject] = Store()
         self._wake = asyncio.Event()
         self._pods.subscribe(lambda *_: self._wake.set())
         self._groups.subscribe(lambda *_: self._wake.set())
@@ -431,7 +435,7 @@ class Protection:
                 for group in tuple(self._groups.values()):
                     await self._keep(group)
 
-    async def _keep(self, group: Mirror) -> None:
+    async def _keep(self, group: SchedulerObject) -> None:
         metadata = group.metadata
         is_named = any(
             pod.group == metadata.name
@@ -439,8 +443,8 @@ class Protection:
             and pod.status.phase not in _ENDED
             for pod in self._pods.values()
         )
-        wanted = [PROTECTION] if is_named or not metadata.is_leaving else []
-        if list(metadata.finalizers) == wanted or (wanted and metadata.is_leaving):
+        wanted = [PROTECTION] if is_named or not metadata.is_terminating else []
+        if list(metadata.finalizers) == wanted or (wanted and metadata.is_terminating):
             return
         patch: JsonObject = {"metadata": {"uid": metadata.uid, "finalizers": wanted or None}}
         try:
@@ -465,27 +469,27 @@ def demand_of(pod: GroupedPod, clock: Clock | None) -> PodDemand:
     )
 
 
-def parent_of(one: Mirror) -> str:
+def parent_of(one: SchedulerObject) -> str:
     return str(one.spec.get("parentCompositePodGroupName") or "")
 
 
-def key_of(one: Mirror) -> str:
+def key_of(one: SchedulerObject) -> str:
     keys = (one.spec.get("schedulingConstraints") or {}).get("topology") or []
     return str(keys[0]["key"]) if keys else ""
 
 
-def _condition(group: Mirror) -> JsonObject:
+def _condition(group: SchedulerObject) -> JsonObject:
     found: list[JsonObject] = group.status.get("conditions") or []
     return found[0] if found else {}
 
 
-def _age(one: Mirror | GroupedPod) -> tuple[str, str]:
+def _age(one: SchedulerObject | GroupedPod) -> tuple[str, str]:
     return (str(one.metadata.creation_timestamp), one.metadata.name)
 
 
-def _name(one: Mirror) -> NamespacedName:
+def _name(one: SchedulerObject) -> NamespacedName:
     return NamespacedName(namespace=one.metadata.namespace, name=one.metadata.name)
 
 
-def _key(one: Mirror) -> str:
+def _key(one: SchedulerObject) -> str:
     return f"{one.metadata.namespace}/{one.metadata.name}"

@@ -64,7 +64,7 @@ def placed(world: NativeWorld) -> dict[str, int]:
     """Pods on nodes that stay, by clique."""
     found: dict[str, int] = {}
     for pod in world.pods():
-        if pod.spec.node_name and not pod.metadata.is_leaving:
+        if pod.spec.node_name and not pod.metadata.is_terminating:
             name = pod.metadata.labels[labels.PODCLIQUE]
             found[name] = found.get(name, 0) + 1
     return found

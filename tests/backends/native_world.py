@@ -12,17 +12,17 @@ from grove.api.types.meta import JsonObject, Uid
 from grove.api.types.pod import Pod
 from grove.api.types.podclique import PodClique
 from grove.api.types.podgang import PodGang
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.backends.native_podgroups import NativeFeatures
 from grove.clock import Clock
 from grove.cluster.storage.store import Change, ChangeType
-from grove.controller.controller_options import Settings
+from grove.controller.controller_options import ControllerOptions
 from grove.controller.manager import Controller
 from grove.kube.client import Client
 from grove.kube.transport import Request, Response
 from grove.planner.views import pod_index
 from grove.sim.invariants.staleness import owner_uid
-from grove.sim.simulation import Operator, World
+from grove.sim.simulation import SimulatedOperator, World
 from tests.backends.native_scheduler import NativeScheduler, Protection, parent_of
 from tests.backends.scheduler_world import definitions
 
@@ -35,11 +35,11 @@ class NativeWorld(World):
     """`features` is what the operator finds out about the server; `switch` lets it find out something else."""
 
     def __init__(
-        self, features: NativeFeatures = COMPOSITES, *, settings: Settings | None = None, **fields: Any
+        self, features: NativeFeatures = COMPOSITES, *, settings: ControllerOptions | None = None, **fields: Any
     ) -> None:
         super().__init__(operator=self._operator, **fields)
         self.features = features
-        self._settings = settings or Settings()
+        self._settings = settings or ControllerOptions()
         self._controller: _Controller | None = None
 
     def switch(self, features: NativeFeatures) -> None:
@@ -49,11 +49,11 @@ class NativeWorld(World):
             self._controller.look_again()
 
     @property
-    def groups(self) -> dict[str, Mirror]:
+    def groups(self) -> dict[str, SchedulerObject]:
         return {one.metadata.name: one for one in self.objects(NATIVE_PODGROUPS)}
 
     @property
-    def roots(self) -> dict[str, Mirror]:
+    def roots(self) -> dict[str, SchedulerObject]:
         return {one.metadata.name: one for one in self.objects(NATIVE_COMPOSITES)}
 
     def _populate(self) -> None:
@@ -76,7 +76,7 @@ class NativeWorld(World):
             run = self.scheduler.run()
         return super()._inhabit(name, run)
 
-    def _operator(self, client: Client, clock: Clock, random: Random) -> Operator:
+    def _operator(self, client: Client, clock: Clock, random: Random) -> SimulatedOperator:
         self._controller = _Controller(self, client, clock, random, self._settings)
         return self._controller
 
@@ -84,7 +84,9 @@ class NativeWorld(World):
 class _Controller(Controller):
     """Told what the server offers, instead of asking: the embedded server keeps every field."""
 
-    def __init__(self, world: NativeWorld, client: Client, clock: Clock, random: Random, settings: Settings) -> None:
+    def __init__(
+        self, world: NativeWorld, client: Client, clock: Clock, random: Random, settings: ControllerOptions
+    ) -> None:
         super().__init__(client, clock, random, settings)
         self._world = world
 
@@ -120,23 +122,23 @@ class NativeRules:
         self._pods: dict[str, Pod] = {}
         self._cliques: dict[str, PodClique] = {}
         self._gangs: dict[str, PodGang] = {}
-        self._groups: dict[str, Mirror] = {}
-        self._roots: dict[str, Mirror] = {}
+        self._groups: dict[str, SchedulerObject] = {}
+        self._roots: dict[str, SchedulerObject] = {}
         self._tables: dict[str, tuple[dict[str, Any], type[msgspec.Struct]]] = {
             "pods": (self._pods, Pod),
             "podcliques.grove.io": (self._cliques, PodClique),
             "podgangs.scheduler.grove.io": (self._gangs, PodGang),
-            NATIVE_PODGROUPS.full_name: (self._groups, Mirror),
-            NATIVE_COMPOSITES.full_name: (self._roots, Mirror),
+            NATIVE_PODGROUPS.full_name: (self._groups, SchedulerObject),
+            NATIVE_COMPOSITES.full_name: (self._roots, SchedulerObject),
         }
 
     def check(self) -> None:
         assert self.broken == []
 
     def observe(self, change: Change) -> None:
-        if change.served.qualified not in self._tables:
+        if change.resource_info.qualified not in self._tables:
             return
-        table, kind = self._tables[change.served.qualified]
+        table, kind = self._tables[change.resource_info.qualified]
         before = table.pop(change.entry.name, None)
         if change.type is not ChangeType.DELETED:
             after = table[change.entry.name] = msgspec.convert(change.entry.obj, kind)
@@ -187,10 +189,10 @@ class NativeRules:
         """What was placed is relaxed, nothing stands around that nobody needs, and every root has its leaves."""
         groups, roots = self._world.groups, self._world.roots
         owners = {PODGANGS.owner_key(gang.metadata) for gang in self._world.objects(PODGANGS)}
-        pods = [pod for pod in self._world.pods() if not pod.metadata.is_leaving]
+        pods = [pod for pod in self._world.pods() if not pod.metadata.is_terminating]
         named = {pod.group_name for pod in pods}
         # Those that are leaving stay as long as a running pod names them.
-        staying = {name: one for name, one in groups.items() if not one.metadata.is_leaving}
+        staying = {name: one for name, one in groups.items() if not one.metadata.is_terminating}
         for name, group in {**staying, **roots}.items():
             assert group.metadata.controller in owners, f"{name} belongs to nobody"
         for name in named - {""}:
@@ -205,7 +207,7 @@ class NativeRules:
             assert is_basic or waits, f"root {name} was placed and still asks for all"
 
     def _is_below(self, pod: Pod, root: str) -> bool:
-        group: Mirror | None = self._world.groups.get(pod.group_name)
+        group: SchedulerObject | None = self._world.groups.get(pod.group_name)
         while group is not None and parent_of(group):
             if parent_of(group) == root:
                 return True
@@ -223,6 +225,6 @@ def names_of(world: NativeWorld, resource: Resource[Any]) -> list[str]:
     return sorted(one.metadata.name for one in world.objects(resource))
 
 
-def policy_of(mirror: Mirror) -> JsonObject:
+def policy_of(mirror: SchedulerObject) -> JsonObject:
     found: JsonObject = mirror.spec["schedulingPolicy"]
     return found

@@ -10,13 +10,13 @@ import yaml
 from grove.api import labels
 from grove.api.resources import KAI_QUEUES, VOLCANO_QUEUES, Resource
 from grove.api.types.meta import JsonObject
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.clock import Clock
-from grove.controller.controller_options import Settings
+from grove.controller.controller_options import ControllerOptions
 from grove.controller.manager import Controller
 from grove.kube.client import Client
 from grove.kube.transport import MERGE_PATCH, Request, Response
-from grove.sim.simulation import Applied, Operator, World
+from grove.sim.simulation import SimulatedApply, SimulatedOperator, World
 from tests.backends.fake_schedulers import Dialect, FakeScheduler, KaiDialect, VolcanoDialect
 
 CRDS = Path(__file__).parent / "crds"
@@ -54,14 +54,14 @@ class SchedulerWorld(World):
             self._patch(kind.path("", name, "status"), {"status": {"state": state}})
 
     @property
-    def queues(self) -> Resource[Mirror]:
+    def queues(self) -> Resource[SchedulerObject]:
         return _QUEUES[self.scheduler]
 
     @property
-    def podgroups(self) -> Resource[Mirror]:
+    def podgroups(self) -> Resource[SchedulerObject]:
         return _DIALECTS[self.scheduler].kinds[0]
 
-    async def apply(self, manifest: JsonObject | Path) -> tuple[Applied, ...]:
+    async def apply(self, manifest: JsonObject | Path) -> tuple[SimulatedApply, ...]:
         """As a user of this scheduler writes it: sets name a queue."""
         documents = [manifest] if isinstance(manifest, dict) else _documents(manifest)
         answers = [await super(SchedulerWorld, self).apply(self._in_queue(document)) for document in documents]
@@ -87,8 +87,8 @@ class SchedulerWorld(World):
         fake = FakeScheduler(client, self.clock, self._random(self.scheduler), _DIALECTS[self.scheduler])
         self._inhabit(self.scheduler, fake.run())
 
-    def _operator(self, client: Client, clock: Clock, random: Random) -> Operator:
-        settings = Settings(schedulers=("default-scheduler", self.scheduler), default_scheduler=self.scheduler)
+    def _operator(self, client: Client, clock: Clock, random: Random) -> SimulatedOperator:
+        settings = ControllerOptions(schedulers=("default-scheduler", self.scheduler), default_scheduler=self.scheduler)
         return Controller(client, clock, random, settings)
 
     def _put(self, path: str, document: JsonObject) -> None:

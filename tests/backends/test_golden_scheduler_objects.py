@@ -14,7 +14,7 @@ import pytest
 from grove.api.resources import GROUPS, KAI_TOPOLOGIES, NODES, PODCLIQUESETS, PODS, Resource
 from grove.api.types.meta import JsonObject
 from grove.api.values.yaml_text import spread_text
-from grove.cluster.nodes import Layout
+from grove.cluster.nodes import NodeTopology
 from grove.kube.transport import Request
 from grove.sim.virtual_clock import run_virtual
 from tests.backends.scheduler_world import KAI, VOLCANO, SchedulerWorld, without_uids
@@ -24,7 +24,7 @@ from tests.simulation.updating import change_image
 
 GOLDEN = Path(__file__).parent / "golden"
 # Two zones of two blocks, each with room for all, so that no extra is left over where its gang was packed.
-LAYOUT = Layout(nodes_per_rack=8)
+LAYOUT = NodeTopology(nodes_per_rack=8)
 TOPOLOGY = FIXTURES / "topology.yaml"
 _OF_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences")
 

@@ -9,8 +9,8 @@ from grove.api import labels
 from grove.api.resources import KAI_PODGROUPS, KAI_QUEUES, KAI_TOPOLOGIES
 from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import PackConstraint, PodCliqueSet, TopologyConstraint
-from grove.api.types.scheduler_object import Mirror
-from grove.backends.base import Said, Surface
+from grove.api.types.scheduler_object import SchedulerObject
+from grove.backends.base import ClusterFeatures, SchedulerMessage
 from grove.backends.kai import KaiBackend
 from tests.backends.asking import (
     a_set,
@@ -302,12 +302,12 @@ def test_a_podgroup_under_another_name_goes() -> None:
     [
         pytest.param(
             {"type": "UnschedulableOnNodePool", "status": "True", "reasons": [{"reason": "OverLimit", "message": "m"}]},
-            (Said(message="m", reason="OverLimit"),),
+            (SchedulerMessage(message="m", reason="OverLimit"),),
             id="reasons",
         ),
         pytest.param(
             {"type": "UnschedulableOnNodePool", "status": "True", "reason": "Unschedulable", "message": "old"},
-            (Said(message="old", reason="Unschedulable"),),
+            (SchedulerMessage(message="old", reason="Unschedulable"),),
             id="as older versions write it",
         ),
         pytest.param({"type": "UnschedulableOnNodePool", "status": "False", "message": "m"}, (), id="over"),
@@ -315,7 +315,7 @@ def test_a_podgroup_under_another_name_goes() -> None:
         pytest.param("rubbish", (), id="rubbish"),
     ],
 )
-def test_what_kai_says_of_a_gang_it_did_not_place(condition: object, expected: tuple[Said, ...]) -> None:
+def test_what_kai_says_of_a_gang_it_did_not_place(condition: object, expected: tuple[SchedulerMessage, ...]) -> None:
     ask = gang_ask(pcs=a_kai_set())
     found = stored(body_of(answer(KAI, ask)), {"schedulingConditions": [condition]})
     assert answer(KAI, ask, found).said == expected
@@ -394,38 +394,40 @@ def _topological(pcs: PodCliqueSet) -> PodCliqueSet:
 @pytest.mark.parametrize(
     ("pcs", "surface", "expected"),
     [
-        pytest.param(a_kai_set(), Surface(queues=queues(KAI_QUEUES, research="")), "", id="all there"),
+        pytest.param(a_kai_set(), ClusterFeatures(queues=queues(KAI_QUEUES, research="")), "", id="all there"),
         pytest.param(
             a_kai_set(),
-            Surface(missing=frozenset({KAI_PODGROUPS.full_name, KAI_QUEUES.full_name})),
+            ClusterFeatures(missing=frozenset({KAI_PODGROUPS.full_name, KAI_QUEUES.full_name})),
             "the API server does not serve podgroups.scheduling.run.ai, queues.scheduling.run.ai: install KAI",
             id="KAI is not installed",
         ),
         pytest.param(
             a_kai_set(),
-            Surface(queues=queues(KAI_QUEUES, other="")),
+            ClusterFeatures(queues=queues(KAI_QUEUES, other="")),
             'there is no queue "research": create it, or correct metadata.labels[kai.scheduler/queue]',
             id="unknown queue",
         ),
         pytest.param(
             _topological(a_kai_set()),
-            Surface(missing=frozenset({KAI_TOPOLOGIES.full_name}), queues=queues(KAI_QUEUES, research="")),
+            ClusterFeatures(missing=frozenset({KAI_TOPOLOGIES.full_name}), queues=queues(KAI_QUEUES, research="")),
             "the API server does not serve topologies.kai.scheduler: install KAI",
             id="topology without its kind",
         ),
         pytest.param(
             a_kai_set(),
-            Surface(missing=frozenset({KAI_TOPOLOGIES.full_name}), queues=queues(KAI_QUEUES, research="")),
+            ClusterFeatures(missing=frozenset({KAI_TOPOLOGIES.full_name}), queues=queues(KAI_QUEUES, research="")),
             "",
             id="no topology asked for",
         ),
     ],
 )
-def test_no_gang_is_offered_to_a_kai_that_cannot_place_it(pcs: PodCliqueSet, surface: Surface, expected: str) -> None:
+def test_no_gang_is_offered_to_a_kai_that_cannot_place_it(
+    pcs: PodCliqueSet, surface: ClusterFeatures, expected: str
+) -> None:
     assert KAI.hold(set_ask(pcs), surface) == expected
 
 
 def test_mirrors_are_found_again_by_their_name() -> None:
     ask = gang_ask(pcs=a_kai_set())
-    foreign = Mirror(metadata=stored(body_of(answer(KAI, ask))).metadata)
+    foreign = SchedulerObject(metadata=stored(body_of(answer(KAI, ask))).metadata)
     assert [one.name for one in KAI.mirror(ask, ((KAI_QUEUES, foreign),)).create] == ["p-0"]

@@ -245,7 +245,7 @@ def test_an_update_of_the_priority_class_moves_pods_to_groups_of_that_priority(f
         await patch_set(world, {"template": pair(priorityClassName="high")["spec"]["template"]})
         await expect_placed(world, 6)
         found = (*world.groups.values(), *world.roots.values())
-        assert {one.spec["priorityClassName"] for one in found if not one.metadata.is_leaving} == {"high"}
+        assert {one.spec["priorityClassName"] for one in found if not one.metadata.is_terminating} == {"high"}
 
     play(story, 6, features)
 

@@ -10,7 +10,7 @@ from grove.api import labels
 from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS
 from grove.api.types.meta import JsonObject, Uid
 from grove.api.types.podgang import PodGroup
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.backends.base import CliqueAsk, GangAsk, MirrorPlan, PodAsk
 from grove.backends.native import NativeBackend
 from grove.backends.native_podgroups import NativeFeatures
@@ -57,7 +57,7 @@ class Server:
 
     def __init__(self, features: NativeFeatures = COMPOSITES) -> None:
         self.backend = NativeBackend(features)
-        self.objects: dict[str, tuple[Any, Mirror]] = {}
+        self.objects: dict[str, tuple[Any, SchedulerObject]] = {}
         self.version = 0
 
     def answer(self, whole: GangAsk) -> MirrorPlan:
@@ -83,14 +83,14 @@ class Server:
             case "create":
                 assert one.name not in self.objects
                 body = {**one.body, "metadata": {**one.body["metadata"], "uid": f"uid-{self.version}"}}
-                mirror = msgspec.convert(body, Mirror)
+                mirror = msgspec.convert(body, SchedulerObject)
                 self.objects[one.name] = (one.resource, self._stamped(mirror))
             case _:
                 minimum = one.patch["spec"]["schedulingPolicy"]
                 mirror = msgspec.structs.replace(one.mirror, spec={**one.mirror.spec, "schedulingPolicy": minimum})
                 self.objects[one.mirror.metadata.name] = (one.resource, mirror)
 
-    def _stamped(self, mirror: Mirror) -> Mirror:
+    def _stamped(self, mirror: SchedulerObject) -> SchedulerObject:
         metadata = msgspec.structs.replace(mirror.metadata, creation_timestamp=NOW)
         return msgspec.structs.replace(mirror, metadata=metadata)
 

@@ -9,7 +9,7 @@ import yaml
 from grove.api import labels
 from grove.api.resources import GROUPS, KAI_TOPOLOGIES, NODES, PODCLIQUESETS, PODGANGS
 from grove.api.types.meta import JsonObject, find_condition
-from grove.cluster.nodes import BLOCK, RACK, ZONE, Layout
+from grove.cluster.nodes import BLOCK, RACK, ZONE, NodeTopology
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests.backends.scheduler_world import KAI, VOLCANO, SchedulerWorld, without_uids
@@ -174,7 +174,7 @@ def test_two_gangs_with_room_for_one_never_stand_half(scheduler: str) -> None:
 # --- topology, with KAI ----------------------------------------------------------------------------------------------
 
 
-LAYOUT = Layout(nodes_per_rack=4, racks_per_block=2, blocks_per_zone=2)
+LAYOUT = NodeTopology(nodes_per_rack=4, racks_per_block=2, blocks_per_zone=2)
 
 
 def domains(world: SchedulerWorld, key: str, *cliques: str) -> set[str]:

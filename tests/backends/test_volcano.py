@@ -8,8 +8,8 @@ import pytest
 from grove.api.resources import VOLCANO_PODGROUPS, VOLCANO_QUEUES
 from grove.api.types.meta import JsonObject, Uid
 from grove.api.types.podcliqueset import PackConstraint, PodCliqueSet, TopologyConstraint
-from grove.api.types.scheduler_object import Mirror
-from grove.backends.base import CliqueAsk, GangAsk, Said, Surface
+from grove.api.types.scheduler_object import SchedulerObject
+from grove.backends.base import CliqueAsk, ClusterFeatures, GangAsk, SchedulerMessage
 from grove.backends.lpx import LpxBackend
 from grove.backends.volcano import VolcanoBackend
 from tests.backends.asking import (
@@ -125,7 +125,7 @@ def _made_again(clique: CliqueAsk) -> CliqueAsk:
 RELAXED_GROUP = patched(answer(VOLCANO, pair(2, 3), stored(body_of(answer(VOLCANO, pair())))))
 
 
-def spec_after(ask: GangAsk, found: Mirror) -> JsonObject:
+def spec_after(ask: GangAsk, found: SchedulerObject) -> JsonObject:
     plan = answer(VOLCANO, ask, found)
     return patched(plan).spec if plan.patch else found.spec
 
@@ -301,30 +301,30 @@ def test_a_queue_that_volcano_gave_to_a_set_without_one_is_kept() -> None:
 @pytest.mark.parametrize(
     ("surface", "expected"),
     [
-        pytest.param(Surface(queues=queues(VOLCANO_QUEUES, gold="Open")), "", id="open"),
+        pytest.param(ClusterFeatures(queues=queues(VOLCANO_QUEUES, gold="Open")), "", id="open"),
         pytest.param(
-            Surface(queues=queues(VOLCANO_QUEUES, gold="Closed")),
+            ClusterFeatures(queues=queues(VOLCANO_QUEUES, gold="Closed")),
             f'queue "gold" is Closed: open it, or correct metadata.annotations[{QUEUE}]',
             id="closed",
         ),
         pytest.param(
-            Surface(queues=queues(VOLCANO_QUEUES, gold="")),
+            ClusterFeatures(queues=queues(VOLCANO_QUEUES, gold="")),
             f'queue "gold" is not open yet: open it, or correct metadata.annotations[{QUEUE}]',
             id="so new that Volcano has not seen it",
         ),
         pytest.param(
-            Surface(queues=queues(VOLCANO_QUEUES, other="Open")),
+            ClusterFeatures(queues=queues(VOLCANO_QUEUES, other="Open")),
             f'there is no queue "gold": create it, or correct metadata.annotations[{QUEUE}]',
             id="unknown",
         ),
         pytest.param(
-            Surface(missing=frozenset({VOLCANO_PODGROUPS.full_name})),
+            ClusterFeatures(missing=frozenset({VOLCANO_PODGROUPS.full_name})),
             "the API server does not serve podgroups.scheduling.volcano.sh: install Volcano",
             id="Volcano is not installed",
         ),
     ],
 )
-def test_no_gang_is_offered_to_a_volcano_that_cannot_place_it(surface: Surface, expected: str) -> None:
+def test_no_gang_is_offered_to_a_volcano_that_cannot_place_it(surface: ClusterFeatures, expected: str) -> None:
     assert VOLCANO.hold(set_ask(a_set(annotations={QUEUE: "gold"})), surface) == expected
 
 
@@ -343,12 +343,12 @@ FULL = 'queue "default" does not let it in yet: its minimum is more than the que
                     {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "3/5"}
                 ],
             },
-            (Said(message="3/5", reason="NotEnoughResources"),),
+            (SchedulerMessage(message="3/5", reason="NotEnoughResources"),),
             id="unschedulable",
         ),
         pytest.param(
             {"phase": "Pending"},
-            (Said(message=FULL, reason="Pending", is_queued=True),),
+            (SchedulerMessage(message=FULL, reason="Pending", is_queued=True),),
             id="not in its queue",
         ),
         pytest.param(
@@ -358,7 +358,7 @@ FULL = 'queue "default" does not let it in yet: its minimum is more than the que
                     {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "3/5"}
                 ],
             },
-            (Said(message=FULL, reason="Pending", is_queued=True),),
+            (SchedulerMessage(message=FULL, reason="Pending", is_queued=True),),
             id="not in its queue, and so unschedulable",
         ),
         pytest.param(
@@ -375,7 +375,9 @@ FULL = 'queue "default" does not let it in yet: its minimum is more than the que
         pytest.param({}, (), id="not seen yet"),
     ],
 )
-def test_what_volcano_says_of_a_gang_it_did_not_place(status: JsonObject, expected: tuple[Said, ...]) -> None:
+def test_what_volcano_says_of_a_gang_it_did_not_place(
+    status: JsonObject, expected: tuple[SchedulerMessage, ...]
+) -> None:
     ask = gang_ask(pcs=a_set())
     found = stored(body_of(answer(VOLCANO, ask)), status)
     assert answer(VOLCANO, ask, found).said == expected

@@ -12,7 +12,7 @@ from grove.api import labels
 from grove.api.resources import PODCLIQUESETS, PODS
 from grove.api.types.meta import JsonObject
 from grove.api.types.pod import Pod
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from tests.backends.native_stories import a_set, clique, group
 from tests.backends.scheduler_world import VOLCANO, SchedulerWorld
 
@@ -47,7 +47,7 @@ def alive(world: SchedulerWorld, *cliques: str) -> list[Pod]:
     return [
         pod
         for pod in world.pods()
-        if not pod.metadata.is_leaving and (not cliques or pod.metadata.labels[labels.PODCLIQUE] in cliques)
+        if not pod.metadata.is_terminating and (not cliques or pod.metadata.labels[labels.PODCLIQUE] in cliques)
     ]
 
 
@@ -68,7 +68,7 @@ def policies(world: SchedulerWorld, gang: str = "s-0") -> dict[str, Policy]:
     }
 
 
-def podgroup(world: SchedulerWorld, gang: str = "s-0") -> Mirror:
+def podgroup(world: SchedulerWorld, gang: str = "s-0") -> SchedulerObject:
     (found,) = (one for one in world.objects(world.podgroups) if one.metadata.name == gang)
     return found
 
@@ -91,7 +91,9 @@ async def hold(world: SchedulerWorld, clique_name: str) -> list[str]:
 
 async def end_well(world: SchedulerWorld, held: list[str]) -> None:
     """Their containers ended with code 0 when they were asked to: what is left of them is `Succeeded`."""
-    await world.wait_until(lambda: all(pod.metadata.is_leaving for pod in world.pods() if pod.metadata.name in held))
+    await world.wait_until(
+        lambda: all(pod.metadata.is_terminating for pod in world.pods() if pod.metadata.name in held)
+    )
     for name in held:
         await world.client.patch(PODS, "default", name, {"status": {"phase": "Succeeded"}}, subresource="status")
 

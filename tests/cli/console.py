@@ -48,7 +48,7 @@ def attempts() -> Iterator[None]:
         pause.wait(PAUSE_SECONDS)
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulerMessage(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     out: str
     err: str
@@ -68,24 +68,24 @@ def environment(folder: Path, extra: Mapping[str, str] | None = None) -> dict[st
     return {**kept, "HOME": str(folder), "COLUMNS": "200", **(extra or {})}
 
 
-def grove(folder: Path, *arguments: str, given: str = "", env: Mapping[str, str] | None = None) -> Said:
+def grove(folder: Path, *arguments: str, given: str = "", env: Mapping[str, str] | None = None) -> SchedulerMessage:
     """Run a command to its end."""
     if arguments and arguments[0] in CLUSTERS:
         code, out, err = run_to_its_end(folder, arguments, environment(folder, env), given=given, timeout=SECONDS)
-        return Said(code=code, out=out, err=err)
+        return SchedulerMessage(code=code, out=out, err=err)
     return _run_here(folder, arguments, environment(folder, env), given)
 
 
-def run_script(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Said:
+def run_script(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> SchedulerMessage:
     """Run a command to its end as the installed script, with an interpreter of its own."""
     done = subprocess.run(
         [str(GROVE), *arguments],
         cwd=folder, env=environment(folder, env), capture_output=True, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
-    return Said(code=done.returncode, out=done.stdout, err=done.stderr)
+    return SchedulerMessage(code=done.returncode, out=done.stdout, err=done.stderr)
 
 
-def _run_here(folder: Path, arguments: tuple[str, ...], env: Mapping[str, str], given: str) -> Said:
+def _run_here(folder: Path, arguments: tuple[str, ...], env: Mapping[str, str], given: str) -> SchedulerMessage:
     """Run a command in this process, which is afterwards as it was."""
     read, out, err = (TextIOWrapper(BytesIO(text), encoding="utf-8") for text in (given.encode(), b"", b""))
     streams: dict[str, Any] = {"argv": ["grove", *arguments], "stdin": read, "stdout": out, "stderr": err}
@@ -101,7 +101,7 @@ def _run_here(folder: Path, arguments: tuple[str, ...], env: Mapping[str, str], 
         except SystemExit as end:
             # How the shell completion of a command ends.
             code = int(end.code or 0)
-    return Said(code=code, out=_written(out), err=_written(err))
+    return SchedulerMessage(code=code, out=_written(out), err=_written(err))
 
 
 class _ProcessLoop(asyncio.SelectorEventLoop):
@@ -172,13 +172,13 @@ class Up:
                     return line.rstrip("\n")
         raise AssertionError(f"never said {text!r}: {self.lines} {self.process.communicate(timeout=SECONDS)[1]}")
 
-    def end(self, number: signal.Signals = signal.SIGINT) -> Said:
+    def end(self, number: signal.Signals = signal.SIGINT) -> SchedulerMessage:
         """Interrupt it, as Ctrl-C does; what it said after the lines that were read."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=SECONDS)
-        return Said(code=self.process.wait(SECONDS), out=out, err=err)
+        return SchedulerMessage(code=self.process.wait(SECONDS), out=out, err=err)
 
-    def grove(self, *arguments: str, given: str = "") -> Said:
+    def grove(self, *arguments: str, given: str = "") -> SchedulerMessage:
         return grove(self.folder, *arguments, given=given)
 
     def start(self, *arguments: str) -> Piped:
@@ -196,7 +196,7 @@ class Up:
 
         return asyncio.run(ask())
 
-    def ask_until(self, text: str, *arguments: str) -> Said:
+    def ask_until(self, text: str, *arguments: str) -> SchedulerMessage:
         """Run a command again and again until it says the text."""
         for _ in attempts():
             said = self.grove(*arguments)

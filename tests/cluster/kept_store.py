@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
 from grove.cluster.built_in_resources import BY_QUALIFIED, SERVED
-from grove.cluster.storage.group_commit import Journal
+from grove.cluster.storage.group_commit import GroupCommit
 from grove.cluster.storage.sqlite_log import HISTORY, DiskError, VersionLog
 from grove.cluster.storage.store import Change, Entry, Storage
 
@@ -103,7 +103,7 @@ class Keeping:
         self.disk = disk
         self.log = FaultyLog(disk.file, history=history)
         self.store = restored(self.log)
-        self.journal = Journal(self.store, self.log)
+        self.journal = GroupCommit(self.store, self.log)
 
     def put(self, name: str, value: object = "", namespace: str = "d", **labels: str) -> Entry:
         return self.store.put(CONFIGS, namespace, name, config(name, value, **labels))
@@ -163,14 +163,15 @@ def state(store: Storage) -> State:
         "revision": store.revision,
         "shown": store.shown,
         "objects": {
-            served.qualified: [_seen(entry) for entry in store.table(served).entries(None)] for served in SERVED
+            resource_info.qualified: [_seen(entry) for entry in store.table(resource_info).entries(None)]
+            for resource_info in SERVED
         },
         "history": {
-            served.qualified: [
+            resource_info.qualified: [
                 (change.type, _seen(change.entry), change.before and _seen(change.before))
-                for change in store.table(served).log
+                for change in store.table(resource_info).log
             ]
-            for served in SERVED
+            for resource_info in SERVED
         },
     }
 

@@ -16,7 +16,7 @@ from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.http.https_server import HttpApi
 from grove.cluster.http.loopback_certificates import Certificates
 from grove.cluster.storage.data_dir import DataDir, open_data_dir
-from grove.cluster.storage.group_commit import Journal
+from grove.cluster.storage.group_commit import GroupCommit
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 async def _serve(data_dir: DataDir, token: str, certificates: Certificates) -> None:
-    Journal(data_dir.store, data_dir.log)
+    GroupCommit(data_dir.store, data_dir.log)
     server = ApiServer(LoopClock.starting_now(), Random(os.urandom(16)), store=data_dir.store)
     api = HttpApi(server, token=token, certificates=certificates)
     await api.start()

@@ -8,7 +8,7 @@ from typing import Any
 
 from grove.api.labels import BASE_PODGANG, PODGANG
 from grove.api.resources import EVENTS, PODGANGS, PODS
-from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Wire, find_condition
+from grove.api.types.meta import Condition, JsonObject, ObjectMeta, WireStruct, find_condition
 from grove.clock import LoopClock
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.in_process_transport import InProcessTransport
@@ -22,7 +22,7 @@ from grove.sim.virtual_clock import run_virtual
 ONE_POD_NODE = {"cpu": "8", "memory": "150Mi", "pods": "110"}
 
 
-class EventView(Wire):
+class EventView(WireStruct):
     metadata: ObjectMeta
     involved_object: dict[str, str] = {}
     reason: str = ""

@@ -13,7 +13,7 @@ from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.controllers.node_lifecycle import NodeLifecycle
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
-from grove.cluster.node_pod_cache import NODE_VIEW, BoundPods, Node
+from grove.cluster.node_pod_cache import NODE_VIEW, BoundNode, BoundPods
 from grove.cluster.nodes import Nodes
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
@@ -71,7 +71,7 @@ class SmallCluster:
         pod = await self.pod(name)
         return pod is not None and pod.is_ready
 
-    async def node(self, name: str) -> Node:
+    async def node(self, name: str) -> BoundNode:
         return await self.client.get(NODE_VIEW, "", name)
 
     async def run_for(self, seconds: float) -> None:

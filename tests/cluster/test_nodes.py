@@ -1,7 +1,7 @@
 """Nodes made, cordoned, drained, lost and found, and what follows for their pods."""
 
 from grove.api.resources import NODES
-from grove.cluster.nodes import BLOCK, HOSTNAME, RACK, ZONE, Layout, NodeChanges
+from grove.cluster.nodes import BLOCK, HOSTNAME, RACK, ZONE, NodeChanges, NodeTopology
 from tests.cluster.small_cluster import RESOURCES, SmallCluster, run_story
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -52,7 +52,7 @@ def test_nodes_are_brought_to_another_number_and_size_and_strangers_stay() -> No
 
 
 def test_racks_fill_one_after_the_other_then_blocks_then_zones() -> None:
-    layout = Layout(nodes_per_rack=2, racks_per_block=3, blocks_per_zone=2)
+    layout = NodeTopology(nodes_per_rack=2, racks_per_block=3, blocks_per_zone=2)
     places = [tuple(layout.labels(index).values()) for index in (0, 1, 2, 5, 6, 11, 12)]
     assert places == [
         ("zone-0", "block-0", "rack-0"),
@@ -120,11 +120,11 @@ def test_pods_of_a_node_lost_for_five_minutes_leave_and_are_gone_when_it_recover
         await cluster.run_for(299)
         staying = await cluster.pod("a")
         assert staying is not None
-        assert not staying.metadata.is_leaving
+        assert not staying.metadata.is_terminating
         await cluster.run_for(2)
         leaving = await cluster.pod("a")
         assert leaving is not None
-        assert leaving.metadata.is_leaving
+        assert leaving.metadata.is_terminating
         await cluster.run_for(3600)
         assert await cluster.pod("a") is not None
         await cluster.nodes.recover("node-0")

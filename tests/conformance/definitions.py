@@ -17,8 +17,10 @@ def obj(properties: JsonObject | None = None, **words: Any) -> JsonObject:
     return {"type": "object", "properties": properties or {}, **words}
 
 
-def version(name: str, schema: JsonObject, *, storage: bool = True, served: bool = True, **more: Any) -> JsonObject:
-    return {"name": name, "served": served, "storage": storage, "schema": {"openAPIV3Schema": schema}, **more}
+def version(
+    name: str, schema: JsonObject, *, storage: bool = True, resource_info: bool = True, **more: Any
+) -> JsonObject:
+    return {"name": name, "served": resource_info, "storage": storage, "schema": {"openAPIV3Schema": schema}, **more}
 
 
 def definition(

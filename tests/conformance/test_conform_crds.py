@@ -6,7 +6,7 @@ import pytest
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.built_in_schemas import definition_name, needed_definitions
-from grove.cluster.built_in_resources import SERVED, Served
+from grove.cluster.built_in_resources import SERVED, ResourceInfo
 from tests.conformance.definitions import DEFINITIONS, GROUP, Kind, defined, definition, obj, version
 from tests.conformance.kinds import NUMBER, TEXT, VALUES
 from tests.conformance.tables import cases, problems_of
@@ -535,18 +535,22 @@ async def test_built_in_kinds_are_described_in_full(api: Talk) -> None:
     """As an API server describes them, but for its words: the same definitions, whoever is asked."""
     documents: dict[str, JsonObject] = {}
 
-    async def definitions(served: Served) -> JsonObject:
-        path = f"/openapi/v3/apis/{served.api_version}" if served.group else f"/openapi/v3/api/{served.api_version}"
+    async def definitions(resource_info: ResourceInfo) -> JsonObject:
+        path = (
+            f"/openapi/v3/apis/{resource_info.api_version}"
+            if resource_info.group
+            else f"/openapi/v3/api/{resource_info.api_version}"
+        )
         if path not in documents:
             told = await api.until(path, lambda answer: answer.status == 200)
             documents[path] = told.body["components"]["schemas"]
         return documents[path]
 
-    for served in SERVED:
-        if not served.is_custom:
-            name = definition_name(served)
+    for resource_info in SERVED:
+        if not resource_info.is_custom:
+            name = definition_name(resource_info)
             assert name is not None
-            told = await definitions(served)
+            told = await definitions(resource_info)
             assert {each: reduced(told.get(each, {})) for each in needed_definitions(name)} == needed_definitions(name)
 
 

@@ -11,14 +11,14 @@ from grove.api.types.podcliqueset import PodCliqueSet
 from grove.clock import LoopClock
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.in_process_transport import InProcessTransport
-from grove.controller.controller_options import Settings
-from grove.controller.executor import Executor, Outcome
+from grove.controller.controller_options import ControllerOptions
+from grove.controller.executor import ExecutionResult, Executor
 from grove.controller.failed_writes import FailedWrites
 from grove.controller.informers import Caches
-from grove.controller.restore_detection import History
+from grove.controller.restore_detection import ServerHistory
 from grove.kube.client import Client
 from grove.kube.transport import Request
-from grove.planner.actions import Chain, Create, Emit, Stage, Subject, subject_of
+from grove.planner.actions import Chain, Create, EventRecord, EventSubject, Stage, subject_of
 from grove.sim.faults import FaultyTransport
 from grove.sim.virtual_clock import run_virtual
 from tests.dsl import NOW
@@ -31,7 +31,7 @@ LANE = Uid("lane")
 class SmallOperator:
     """`user` writes as somebody else; `executor` is ours, with caches that know only its own writes."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: ControllerOptions | None = None) -> None:
         self.clock = LoopClock(NOW)
         self.server = ApiServer(self.clock, Random("server"))
         self.user = Client(InProcessTransport(self.server, self.clock), self.clock)
@@ -39,11 +39,11 @@ class SmallOperator:
         self.caches = Caches()
         self.client = Client(self.transport, self.clock)
         self.failed_writes = FailedWrites(first=0.2, longest=30.0)
-        self.history = History()
+        self.history = ServerHistory()
         self.executor = Executor(
-            self.client, self.caches, self.clock, settings or Settings(), self.failed_writes, self.history
+            self.client, self.caches, self.clock, settings or ControllerOptions(), self.failed_writes, self.history
         )
-        self.owner: Subject
+        self.owner: EventSubject
         self.pcs: PodCliqueSet
 
     async def start(self) -> None:
@@ -56,7 +56,7 @@ class SmallOperator:
         self.pcs = await self.user.create(PODCLIQUESETS, "default", body)
         self.owner = subject_of(PODCLIQUESETS, self.pcs.metadata)
 
-    async def carry_out(self, *stages: Stage, key: str = "p-0") -> Outcome:
+    async def carry_out(self, *stages: Stage, key: str = "p-0") -> ExecutionResult:
         return await self.executor.carry_out([Chain(key=key, part=0, stages=stages)], LANE)
 
     def pod(self, name: str, *, owner: Uid | None = None) -> Create:
@@ -92,8 +92,8 @@ class SmallOperator:
             on_success=self.emit(name),
         )
 
-    def emit(self, name: str) -> Emit:
-        return Emit(subject=self.owner, reason="Made", message="made", names=(name,))
+    def emit(self, name: str) -> EventRecord:
+        return EventRecord(subject=self.owner, reason="Made", message="made", names=(name,))
 
     async def exists(self, resource: Resource[T], name: str) -> bool:
         listing = await self.user.list(resource, namespace="default")
@@ -104,7 +104,7 @@ class SmallOperator:
         return [f"{write.request.method} {write.request.path.rpartition('/')[2]}" for write in self.transport.writes]
 
 
-def run(story: Callable[[SmallOperator], Awaitable[None]], settings: Settings | None = None) -> None:
+def run(story: Callable[[SmallOperator], Awaitable[None]], settings: ControllerOptions | None = None) -> None:
     async def main() -> None:
         operator = SmallOperator(settings)
         await operator.start()

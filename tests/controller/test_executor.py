@@ -9,10 +9,10 @@ from grove.api import labels
 from grove.api.reasons import Reason
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
 from grove.api.types.meta import Uid
-from grove.controller.controller_options import Settings
-from grove.controller.executor import Refused
+from grove.controller.controller_options import ControllerOptions
+from grove.controller.executor import Rejected
 from grove.kube.api_errors import ApiError
-from grove.planner.actions import Chain, Delete, DeleteMany, FreshLook, Patch, StatusWrite, Urgency
+from grove.planner.actions import Chain, Delete, DeleteMany, LiveRead, Patch, StatusPriority, StatusWrite
 from grove.sim.faults import FaultPlan
 from tests.controller.small_operator import LANE, SmallOperator, creates_of, run
 
@@ -49,12 +49,12 @@ class TestCreate:
             operator.transport.plan = FaultPlan(lost_answer=1.0)
             first = await operator.carry_out((operator.clique("p-0-a"),))
             assert [error.reason for error in first.errors] == ["ConnectionLost"]
-            await operator.executor.make_sure(LANE)
+            await operator.executor.resolve_uncertain_writes(LANE)
             second = await operator.carry_out((operator.clique("p-0-b"),))
             assert [error.reason for error in second.errors] == ["ConnectionLost"]
             assert not await operator.exists(PODCLIQUES, "p-0-b")
             operator.transport.plan = FaultPlan()
-            await operator.executor.make_sure(LANE)
+            await operator.executor.resolve_uncertain_writes(LANE)
             assert operator.caches.cliques.by_name("default", "p-0-a") is not None
             third = await operator.carry_out((operator.clique("p-0-b"),))
             assert (third.created, third.errors) == ([(0, "podcliques/p-0-b")], [])
@@ -83,12 +83,12 @@ class TestCreate:
                 uid=clique.metadata.uid,
                 resource_version=clique.metadata.resource_version,
                 patch={"updatedReplicas": 1},
-                urgency=Urgency.COUNT,
+                urgency=StatusPriority.COUNT,
             )
             operator.transport.plan = FaultPlan(lost_answer=1.0)
             await operator.executor.write_statuses((status,), LANE)
             operator.transport.plan = FaultPlan()
-            await operator.executor.make_sure(LANE)
+            await operator.executor.resolve_uncertain_writes(LANE)
             (clique,) = operator.caches.cliques.values()
             assert clique.status.updated_replicas == 1
 
@@ -101,7 +101,7 @@ class TestCreate:
             operator.transport.plan = FaultPlan()
             stranger = operator.clique("p-0-a", owner=Uid("somebody-else"))
             await operator.user.create(PODCLIQUES, "default", stranger.body)
-            await operator.executor.make_sure(LANE)
+            await operator.executor.resolve_uncertain_writes(LANE)
             assert operator.caches.cliques.by_name("default", "p-0-a") is None
 
         run(story)
@@ -112,7 +112,7 @@ class TestCreate:
             await operator.user.create(PODCLIQUES, "default", stranger.body)
             outcome = await operator.carry_out((operator.clique("p-0-a"),), (operator.clique("p-0-b"),))
             assert outcome.refused == [
-                Refused(
+                Rejected(
                     part=0,
                     key="podcliques/p-0-a",
                     code=Reason.NAME_TAKEN,
@@ -134,7 +134,7 @@ class TestCreate:
             operator.transport.refuse(creates_of("pods"), FORBIDDEN)
             outcome = await operator.carry_out((operator.pod("x"),))
             assert outcome.refused == [
-                Refused(
+                Rejected(
                     part=0,
                     key="pods/x",
                     code=Reason.CREATE_REFUSED,
@@ -252,7 +252,7 @@ class TestDelete:
             await operator.carry_out((self.delete("p-0-a", uid),))
             cached = operator.caches.cliques.get(uid)
             assert cached is not None
-            assert cached.metadata.is_leaving
+            assert cached.metadata.is_terminating
 
         run(story)
 
@@ -289,7 +289,7 @@ class TestDelete:
             await operator.carry_out((action,))
             assert operator.writes()[before:] == ["DELETE pods"]
             assert (await operator.user.list(PODS, namespace="default")).items == ()
-            assert [pod.metadata.is_leaving for pod in operator.caches.pods.values()] == [True, True]
+            assert [pod.metadata.is_terminating for pod in operator.caches.pods.values()] == [True, True]
 
         run(story)
 
@@ -301,7 +301,7 @@ class TestDelete:
             action = self.delete_all_pods(operator, *uids)
             await operator.carry_out((msgspec.structs.replace(action, field_selector="status.phase!=Succeeded"),))
             assert [pod.metadata.name for pod in (await operator.user.list(PODS, namespace="default")).items] == ["x"]
-            leaving = {pod.metadata.name: pod.metadata.is_leaving for pod in operator.caches.pods.values()}
+            leaving = {pod.metadata.name: pod.metadata.is_terminating for pod in operator.caches.pods.values()}
             assert leaving == {"x": False, "y": True}
 
         run(story)
@@ -353,7 +353,7 @@ class TestDelete:
                 counts.append((left, outcome.is_cut_short, outcome.finished))
             assert counts == [(4, True, []), (2, True, []), (1, False, ["p-0"])]
 
-        run(story, Settings(pass_writes=3, chains_at_once=2))
+        run(story, ControllerOptions(pass_writes=3, chains_at_once=2))
 
     def delete_all_pods(self, operator: SmallOperator, *uids: Uid) -> DeleteMany:
         return DeleteMany(
@@ -418,7 +418,7 @@ class TestAPassIsBounded:
             assert (outcome.write_count, len(operator.writes())) == (done, done)
             assert outcome.is_cut_short is (done < 5)
 
-        run(story, Settings(pass_writes=writes, chains_at_once=1))
+        run(story, ControllerOptions(pass_writes=writes, chains_at_once=1))
 
     def test_by_its_time(self) -> None:
         async def story(operator: SmallOperator) -> None:
@@ -428,7 +428,7 @@ class TestAPassIsBounded:
             # 0.4 s there and back each: the third began before the second was over.
             assert (outcome.write_count, outcome.is_cut_short, outcome.finished) == (3, True, [])
 
-        run(story, Settings(pass_seconds=1.0))
+        run(story, ControllerOptions(pass_seconds=1.0))
 
     def test_a_large_stage_is_cut_into_pieces_too(self) -> None:
         async def story(operator: SmallOperator) -> None:
@@ -436,7 +436,7 @@ class TestAPassIsBounded:
             outcome = await operator.carry_out(stage)
             assert (outcome.write_count, outcome.is_cut_short) == (8, True)
 
-        run(story, Settings(pass_writes=5, chains_at_once=4))
+        run(story, ControllerOptions(pass_writes=5, chains_at_once=4))
 
 
 class TestStatuses:
@@ -448,7 +448,7 @@ class TestStatuses:
             uid=operator.pcs.metadata.uid,
             resource_version=version or operator.pcs.metadata.resource_version,
             patch={"replicas": 1, "observedGeneration": 1},
-            urgency=Urgency.NEWS,
+            urgency=StatusPriority.NEWS,
             on_success=(operator.emit("p"),),
         )
 
@@ -482,7 +482,7 @@ class TestAFreshLook:
             await operator.user.create(PODS, "default", operator.pod("new").body)
             owner = PODCLIQUESETS.owner_key(operator.pcs.metadata)
             selector = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
-            await operator.executor.look(FreshLook(namespace="default", selector=selector, owners=(owner,)))
+            await operator.executor.look(LiveRead(namespace="default", selector=selector, owners=(owner,)))
             assert [pod.metadata.name for pod in operator.caches.pods.values()] == ["other", "new"]
 
         run(story)

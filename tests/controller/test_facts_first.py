@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from grove.controller.reconciler import facts_first
-from grove.planner.actions import WHOLE_SET, Chain, Plan, StatusWrite, Urgency
+from grove.planner.actions import WHOLE_SET, Chain, Plan, StatusPriority, StatusWrite
 from tests.controller.test_status_debounce import status
 
 
 def fact(part: int) -> StatusWrite:
-    return msgspec.structs.replace(status(f"fact of {part}", part=part), urgency=Urgency.FACT)
+    return msgspec.structs.replace(status(f"fact of {part}", part=part), urgency=StatusPriority.FACT)
 
 
 def parts_told_first(*acting: int) -> list[int]:

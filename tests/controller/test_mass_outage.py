@@ -7,7 +7,7 @@ import pytest
 
 from grove.api.types.meta import Condition, ObjectMeta, Uid
 from grove.api.types.node import Node, NodeStatus
-from grove.controller.controller_options import MassOutage
+from grove.controller.controller_options import MassOutageOptions
 from grove.controller.mass_outage import LONG_AGO, SETTLING, Outage
 from grove.kube.store import Store
 from grove.planner.snapshot import UNTIL_TOLD
@@ -39,7 +39,7 @@ def is_held(outage: Outage, now: datetime = NOW) -> bool:
 )  # fmt: skip
 def test_more_than_55_percent_and_at_least_three(total: int, unready: int, expected: bool) -> None:
     nodes: Store[Node] = Store()
-    outage = Outage(nodes, MassOutage(), changed=lambda: None)
+    outage = Outage(nodes, MassOutageOptions(), changed=lambda: None)
     for index in range(total):
         nodes.observe(node(index, ready=index >= unready))
     assert is_held(outage) is expected
@@ -47,7 +47,7 @@ def test_more_than_55_percent_and_at_least_three(total: int, unready: int, expec
 
 def test_nodes_that_came_back_count_after_a_minute() -> None:
     nodes: Store[Node] = Store()
-    outage = Outage(nodes, MassOutage(), changed=lambda: None)
+    outage = Outage(nodes, MassOutageOptions(), changed=lambda: None)
     for index in range(10):
         nodes.observe(node(index, ready=index >= 8))
     assert (outage.until, outage.outage_until) == (NOW + MAX_HOLD, UNTIL_TOLD)
@@ -62,7 +62,7 @@ def test_nodes_that_came_back_count_after_a_minute() -> None:
 def test_it_tells_when_the_answer_changes_and_not_at_every_heartbeat() -> None:
     nodes: Store[Node] = Store()
     told: list[bool] = []
-    outage = Outage(nodes, MassOutage(), changed=lambda: told.append(is_held(outage)))
+    outage = Outage(nodes, MassOutageOptions(), changed=lambda: told.append(is_held(outage)))
     for index in range(4):
         nodes.observe(node(index, ready=True))
     told.clear()
@@ -77,7 +77,7 @@ def test_it_tells_when_the_answer_changes_and_not_at_every_heartbeat() -> None:
 
 def test_a_node_that_is_removed_is_not_counted_any_more() -> None:
     nodes: Store[Node] = Store()
-    outage = Outage(nodes, MassOutage(), changed=lambda: None)
+    outage = Outage(nodes, MassOutageOptions(), changed=lambda: None)
     for index in range(5):
         nodes.observe(node(index, ready=index >= 3))
     assert is_held(outage)
@@ -87,7 +87,7 @@ def test_a_node_that_is_removed_is_not_counted_any_more() -> None:
 
 def test_it_can_be_switched_off() -> None:
     nodes: Store[Node] = Store()
-    outage = Outage(nodes, MassOutage(is_enabled=False), changed=lambda: None)
+    outage = Outage(nodes, MassOutageOptions(is_enabled=False), changed=lambda: None)
     for index in range(5):
         nodes.observe(node(index, ready=False))
     assert not is_held(outage)
@@ -95,7 +95,7 @@ def test_it_can_be_switched_off() -> None:
 
 def test_a_new_node_does_not_count_as_one_that_came_back() -> None:
     nodes: Store[Node] = Store()
-    outage = Outage(nodes, MassOutage(), changed=lambda: None)
+    outage = Outage(nodes, MassOutageOptions(), changed=lambda: None)
     for index in range(10):
         fresh = node(index, ready=True, since=NOW + timedelta(seconds=30))
         nodes.observe(
@@ -106,7 +106,7 @@ def test_a_new_node_does_not_count_as_one_that_came_back() -> None:
 
 def test_a_new_node_that_was_seen_out_counts_as_one_that_came_back() -> None:
     nodes: Store[Node] = Store()
-    outage = Outage(nodes, MassOutage(), changed=lambda: None)
+    outage = Outage(nodes, MassOutageOptions(), changed=lambda: None)
     for version, ready in ((1, True), (2, False), (3, True)):
         for index in range(4):
             one = node(index, ready=ready, version=version, since=NOW + timedelta(seconds=10 * version))
@@ -119,7 +119,7 @@ def test_a_new_node_that_was_seen_out_counts_as_one_that_came_back() -> None:
 def test_a_hold_ends_half_an_hour_after_the_share_was_passed() -> None:
     """By the times of the nodes, so that a restarted operator finds the same."""
     nodes: Store[Node] = Store()
-    outage = Outage(nodes, MassOutage(), changed=lambda: None)
+    outage = Outage(nodes, MassOutageOptions(), changed=lambda: None)
     # Five of ten were dead for long; the sixth passed the share.
     for index in range(10):
         since = at(-90000) if index < 5 else NOW if index < 8 else None
@@ -135,7 +135,7 @@ def test_a_hold_ends_half_an_hour_after_the_share_was_passed() -> None:
 )
 def test_a_new_hold_begins_only_after_the_share_was_below_for_a_minute(back_for: timedelta, expected: datetime) -> None:
     nodes: Store[Node] = Store()
-    outage = Outage(nodes, MassOutage(), changed=lambda: None)
+    outage = Outage(nodes, MassOutageOptions(), changed=lambda: None)
     for index in range(10):
         nodes.observe(node(index, ready=index >= 6))
     nodes.observe(node(0, ready=True, version=2, since=at(1000)))
@@ -145,7 +145,7 @@ def test_a_new_hold_begins_only_after_the_share_was_below_for_a_minute(back_for:
 
 def test_the_share_and_the_longest_hold_can_be_set() -> None:
     nodes: Store[Node] = Store()
-    outage = Outage(nodes, MassOutage(threshold=80, max_hold=timedelta(minutes=5)), changed=lambda: None)
+    outage = Outage(nodes, MassOutageOptions(threshold=80, max_hold=timedelta(minutes=5)), changed=lambda: None)
     for index in range(10):
         nodes.observe(node(index, ready=index >= 8))
     assert not is_held(outage)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from grove.clock import LoopClock
-from grove.controller.rate_limit import PacedTransport
+from grove.controller.rate_limit import RateLimitedTransport
 from grove.kube.transport import Request, Response
 from grove.sim.virtual_clock import run_virtual
 from tests.dsl import NOW
@@ -14,7 +14,7 @@ from tests.kube.scripted import ScriptedTransport
 OK = Response(status=200)
 
 
-async def times(clock: LoopClock, transport: PacedTransport, method: str, count: int) -> list[float]:
+async def times(clock: LoopClock, transport: RateLimitedTransport, method: str, count: int) -> list[float]:
     async def send() -> float:
         await transport.send(Request(method=method, path="/api/v1/pods"))
         return clock.monotonic()
@@ -27,7 +27,7 @@ def test_after_the_burst_writes_leave_at_the_given_rate(burst: int, expected: li
     async def main() -> None:
         clock = LoopClock(NOW)
         await clock.sleep(100)
-        transport = PacedTransport(ScriptedTransport([OK] * 8), clock, per_second=10, burst=burst)
+        transport = RateLimitedTransport(ScriptedTransport([OK] * 8), clock, per_second=10, burst=burst)
         for _ in range(2):
             started_at = clock.monotonic()
             sent = await times(clock, transport, "POST", 4)
@@ -41,7 +41,7 @@ def test_after_the_burst_writes_leave_at_the_given_rate(burst: int, expected: li
 def test_reads_do_not_wait() -> None:
     async def main() -> None:
         clock = LoopClock(NOW)
-        transport = PacedTransport(ScriptedTransport([OK] * 50), clock, per_second=1, burst=1)
+        transport = RateLimitedTransport(ScriptedTransport([OK] * 50), clock, per_second=1, burst=1)
         assert await times(clock, transport, "GET", 50) == [0] * 50
 
     run_virtual(main())

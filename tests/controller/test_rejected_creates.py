@@ -3,15 +3,15 @@
 from datetime import datetime
 
 from grove.api.types.meta import Uid
-from grove.controller.rejected_creates import FailureBook
-from grove.planner.actions import Failure
+from grove.controller.rejected_creates import RejectedCreates
+from grove.planner.actions import CreateRejection
 from tests.dsl import NOW, at
 
 SET, OTHER = Uid("set"), Uid("other")
 
 
 def record(
-    book: FailureBook,
+    book: RejectedCreates,
     key: str = "pods/p-0-a",
     *,
     of: Uid = SET,
@@ -24,39 +24,39 @@ def record(
 
 def refused(
     key: str = "pods/p-0-a", *, count: int = 1, first: datetime = NOW, last: datetime = NOW, message: str = "no"
-) -> Failure:
-    return Failure(key=key, code="CreateRefused", message=message, count=count, first_at=first, last_at=last)
+) -> CreateRejection:
+    return CreateRejection(key=key, code="CreateRefused", message=message, count=count, first_at=first, last_at=last)
 
 
 def test_a_refusal_is_remembered_for_its_replica() -> None:
-    book = FailureBook()
+    book = RejectedCreates()
     record(book)
     assert (book.of(SET, 0), book.of(SET, 1), book.of(OTHER, 0)) == ((refused(),), (), ())
 
 
 def test_attempts_are_counted_and_the_latest_words_are_kept() -> None:
-    book = FailureBook()
+    book = RejectedCreates()
     record(book, message="first")
     record(book, now=at(5), message="second")
     assert book.of(SET, 0) == (refused(count=2, last=at(5), message="second"),)
 
 
 def test_many_refusals_at_one_instant_are_one_attempt() -> None:
-    book = FailureBook()
+    book = RejectedCreates()
     for _ in range(10):
         record(book)
     assert book.of(SET, 0) == (refused(),)
 
 
 def test_refusals_are_in_the_order_of_their_keys() -> None:
-    book = FailureBook()
+    book = RejectedCreates()
     for key in ("services/x", "pods/x", "podgangs/x"):
         record(book, key)
     assert [failure.key for failure in book.of(SET, 0)] == ["podgangs/x", "pods/x", "services/x"]
 
 
 def test_a_success_ends_exactly_its_refusal() -> None:
-    book = FailureBook()
+    book = RejectedCreates()
     record(book, "pods/a")
     record(book, "pods/b")
     assert book.clear(SET, 0, ["pods/a"])
@@ -68,7 +68,7 @@ def test_a_success_ends_exactly_its_refusal() -> None:
 
 
 def test_after_a_success_the_count_starts_anew() -> None:
-    book = FailureBook()
+    book = RejectedCreates()
     record(book)
     book.clear(SET, 0, ["pods/p-0-a"])
     record(book, now=at(9))
@@ -76,7 +76,7 @@ def test_after_a_success_the_count_starts_anew() -> None:
 
 
 def test_a_tuple_is_the_same_object_until_something_changes() -> None:
-    book = FailureBook()
+    book = RejectedCreates()
     record(book)
     before = book.of(SET, 0)
     record(book, part=1)
@@ -88,7 +88,7 @@ def test_a_tuple_is_the_same_object_until_something_changes() -> None:
 
 
 def test_a_forgotten_set_or_replica_leaves_nothing() -> None:
-    book = FailureBook()
+    book = RejectedCreates()
     for part in (0, 1):
         record(book, part=part)
         record(book, of=OTHER, part=part)
@@ -101,7 +101,7 @@ def test_a_forgotten_set_or_replica_leaves_nothing() -> None:
 
 
 def test_a_set_knows_whether_its_pods_are_refused() -> None:
-    book = FailureBook()
+    book = RejectedCreates()
     record(book, "services/x")
     assert not book.has_refused_pods(SET)
     record(book, "pods/x", part=3)

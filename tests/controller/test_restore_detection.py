@@ -19,8 +19,8 @@ def cut_all(operator: SmallOperator) -> None:
         operator.history.note_watch(kind, is_open=False)
 
 
-async def make_sure(operator: SmallOperator) -> None:
-    await operator.history.make_sure(operator.pcs.metadata.uid, operator.client, operator.caches)
+async def resolve_uncertain_writes(operator: SmallOperator) -> None:
+    await operator.history.resolve_uncertain_writes(operator.pcs.metadata.uid, operator.client, operator.caches)
 
 
 def test_one_cut_watch_of_many_puts_nothing_in_doubt() -> None:
@@ -49,7 +49,7 @@ def test_a_set_that_is_as_it_was_or_newer_is_sure_again() -> None:
         operator.caches.sets.observe(operator.pcs)
         cut_all(operator)
         await operator.user.patch(PODCLIQUESETS, "default", "p", {"spec": {"replicas": 5}})
-        await make_sure(operator)
+        await resolve_uncertain_writes(operator)
         assert operator.history.is_sure(operator.pcs.metadata.uid)
         held = operator.caches.sets.get(operator.pcs.metadata.uid)
         assert held is not None
@@ -67,7 +67,7 @@ def test_a_set_that_is_gone_is_forgotten(is_another_there: bool) -> None:
         if is_another_there:
             await operator.start()
         gone = next(iter(operator.caches.sets.values())).metadata.uid
-        await operator.history.make_sure(gone, operator.client, operator.caches)
+        await operator.history.resolve_uncertain_writes(gone, operator.client, operator.caches)
         assert operator.caches.sets.get(gone) is None
         assert not operator.history.is_over
 
@@ -84,7 +84,7 @@ def test_a_set_that_is_older_than_before_ends_the_history() -> None:
         cut_all(operator)
         operator.server.store.put_back(backup, bump=1000)
         with pytest.raises(ApiError, match="older than before"):
-            await make_sure(operator)
+            await resolve_uncertain_writes(operator)
         assert operator.history.is_over
         with pytest.raises(NewHistoryError):
             await operator.history.watch_over()
@@ -98,7 +98,7 @@ def test_a_set_that_cannot_be_read_stays_in_doubt() -> None:
         cut_all(operator)
         operator.transport.refuse(lambda request: request.method == "GET", ApiError(503, "Unavailable", "away"))
         with pytest.raises(ApiError, match="away"):
-            await make_sure(operator)
+            await resolve_uncertain_writes(operator)
         assert not operator.history.is_sure(operator.pcs.metadata.uid)
 
     run(story)
@@ -108,7 +108,7 @@ def test_what_is_no_set_has_nothing_to_be_read() -> None:
     async def story(operator: SmallOperator) -> None:
         cut_all(operator)
         binding = Uid("a-topology-binding")
-        await operator.history.make_sure(binding, operator.client, operator.caches)
+        await operator.history.resolve_uncertain_writes(binding, operator.client, operator.caches)
         assert operator.history.is_sure(binding)
 
     run(story)

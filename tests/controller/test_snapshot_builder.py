@@ -23,7 +23,7 @@ from grove.api.types.podclique import PodClique
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.backends.registry import Backends
 from grove.controller.informers import Caches
-from grove.controller.rejected_creates import FailureBook
+from grove.controller.rejected_creates import RejectedCreates
 from grove.controller.snapshot_builder import Observer
 from grove.planner.plan import plan
 from grove.planner.plan_cache import Memo
@@ -36,7 +36,7 @@ class Eyes:
 
     def __init__(self, observed: PodCliqueSet | None = None) -> None:
         self.caches = Caches()
-        self.failures = FailureBook()
+        self.failures = RejectedCreates()
         self.woken: list[Uid] = []
         self.observer = Observer(self.caches, self.failures, self.woken.append)
         self.world = World(observed or appendix_a(replicas=2))

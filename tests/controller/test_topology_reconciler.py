@@ -8,7 +8,7 @@ import pytest
 from grove.api.resources import EVENTS, KAI_TOPOLOGIES, TOPOLOGY_BINDINGS
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.meta import JsonObject
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.kube.api_errors import ApiError
 from grove.kube.request_info import target_of
 from grove.sim.faults import FaultyTransport
@@ -45,7 +45,7 @@ def the_binding(world: SchedulerWorld) -> ClusterTopologyBinding:
     return found
 
 
-def the_topology(world: SchedulerWorld) -> Mirror:
+def the_topology(world: SchedulerWorld) -> SchedulerObject:
     (found,) = world.objects(KAI_TOPOLOGIES)
     return found
 

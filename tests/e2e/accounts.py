@@ -15,7 +15,7 @@ from grove.kube.response_decoding import check
 from grove.kube.transport import Request, Transport
 from tests.e2e.installation import ACCOUNT, NAMESPACE, printed_manifests
 
-_BY_KIND = {(served.api_version, served.kind): served for served in SERVED}
+_BY_KIND = {(resource_info.api_version, resource_info.kind): resource_info for resource_info in SERVED}
 # What says who the operator is and what it may do.
 _RIGHTS = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
@@ -43,9 +43,9 @@ async def _token(admin: Path, documents: list[JsonObject]) -> str:
 
 
 async def _create(transport: Transport, document: JsonObject) -> None:
-    served = _BY_KIND[document["apiVersion"], document["kind"]]
-    namespace = document["metadata"].get("namespace", "") if served.namespaced else ""
-    path = served.path(namespace, document["metadata"]["name"])
+    resource_info = _BY_KIND[document["apiVersion"], document["kind"]]
+    namespace = document["metadata"].get("namespace", "") if resource_info.namespaced else ""
+    path = resource_info.path(namespace, document["metadata"]["name"])
     await _post(transport, path.rpartition("/")[0], document)
 
 

@@ -7,7 +7,7 @@ from time import monotonic, sleep
 
 import msgspec
 
-from grove.api.types.meta import Wire
+from grove.api.types.meta import WireStruct
 from tests.kube.controlplane.plane import Plane
 
 FLUSH_SECONDS = 180.0
@@ -16,12 +16,12 @@ _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 _marks = count()
 
 
-class _User(Wire):
+class _User(WireStruct):
     username: str = ""
     extra: dict[str, tuple[str, ...]] = {}
 
 
-class _Target(Wire):
+class _Target(WireStruct):
     api_group: str = ""
     resource: str = ""
     subresource: str = ""
@@ -29,11 +29,11 @@ class _Target(Wire):
     name: str = ""
 
 
-class _Answer(Wire):
+class _Answer(WireStruct):
     code: int = 0
 
 
-class Asked(Wire):
+class Asked(WireStruct):
     """One request. `target` is None for paths that are no resources."""
 
     received_at: datetime = msgspec.field(name="requestReceivedTimestamp")

@@ -27,7 +27,7 @@ from grove.api.resources import (
     Object,
     Resource,
 )
-from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, Wire
+from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, WireStruct
 from grove.api.types.pod import Pod
 from grove.clock import Clock, LoopClock
 from grove.cluster.built_in_resources import SERVED
@@ -39,7 +39,7 @@ from grove.kube.http_transport import HttpTransport
 from grove.kube.kubeconfig import find_access
 from grove.kube.response_decoding import check
 from grove.kube.transport import MERGE_PATCH, Request
-from grove.sim.simulation import Applied
+from grove.sim.simulation import SimulatedApply
 from tests.e2e.operators import Operator
 from tests.simulation.restored import unrestored
 from tests.simulation.stories import left_of_sets
@@ -57,11 +57,17 @@ _WATCHED: tuple[Resource[Any], ...] = (
 _NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False, view=Object)
 _ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", view=Object)
 _EVERYTHING = tuple(
-    Resource(group=served.group, version=served.version, plural=served.plural, kind=served.kind, view=Object)
-    for served in SERVED
-    if served.namespaced
+    Resource(
+        group=resource_info.group,
+        version=resource_info.version,
+        plural=resource_info.plural,
+        kind=resource_info.kind,
+        view=Object,
+    )
+    for resource_info in SERVED
+    if resource_info.namespaced
 )
-_BY_KIND = {(served.api_version, served.kind): served for served in SERVED}
+_BY_KIND = {(resource_info.api_version, resource_info.kind): resource_info for resource_info in SERVED}
 _numbers = count()
 
 
@@ -116,7 +122,7 @@ class Stage:
 
     # What people do
 
-    async def apply(self, manifest: JsonObject | Path) -> tuple[Applied, ...]:
+    async def apply(self, manifest: JsonObject | Path) -> tuple[SimulatedApply, ...]:
         return tuple([await self._apply_one(document) for document in _documents(manifest)])
 
     async def scale(self, resource: Resource[Any], name: str, replicas: int) -> None:
@@ -160,7 +166,7 @@ class Stage:
 
     def running_pods(self) -> tuple[Pod, ...]:
         return tuple(
-            pod for pod in self.pods() if pod.status.phase == "Running" and not pod.metadata.is_leaving
+            pod for pod in self.pods() if pod.status.phase == "Running" and not pod.metadata.is_terminating
         )  # fmt: skip
 
     async def settle(self) -> None:
@@ -232,20 +238,20 @@ class Stage:
 
     # How it is done
 
-    async def _apply_one(self, document: JsonObject) -> Applied:
-        served = _BY_KIND[document["apiVersion"], document["kind"]]
+    async def _apply_one(self, document: JsonObject) -> SimulatedApply:
+        resource_info = _BY_KIND[document["apiVersion"], document["kind"]]
         metadata = {**document["metadata"], "namespace": self.namespace}
         body = {**document, "metadata": metadata}
         if document["kind"] == PODCLIQUESETS.kind and not self._has_nodes:
             body = _on_nodes_of(self.namespace, body)
-        path = served.path(self.namespace, metadata["name"])
+        path = resource_info.path(self.namespace, metadata["name"])
         try:
             answer = await self._ask("POST", path.rpartition("/")[0], body)
         except ApiError as error:
             if not error.is_already_exists:
                 raise
             answer = await self._ask("PATCH", path, body)
-        return Applied(object=msgspec.json.decode(answer))
+        return SimulatedApply(object=msgspec.json.decode(answer))
 
     async def _ask(self, method: str, path: str, body: JsonObject | None = None) -> bytes:
         content = b"" if body is None else msgspec.json.encode(body)
@@ -260,12 +266,12 @@ class _Items(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[msgspec.Raw, ...] = ()
 
 
-class _Named(Wire):
+class _Named(WireStruct):
     kind: str = ""
     name: str = ""
 
 
-class SeenEvent(Wire):
+class SeenEvent(WireStruct):
     metadata: ObjectMeta
     involved_object: _Named = _Named()
     reason: str = ""

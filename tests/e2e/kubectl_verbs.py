@@ -86,8 +86,8 @@ def both_clusters(folder: Path) -> Iterator[Clusters]:
         homes = [folder / "home-embedded", folder / "home-real"]
         for home in homes:
             home.mkdir()
-        served = stack.enter_context(grove_up(homes[0], "--nodes", str(NODES), "--node-resources", resources))
-        configs = (served.kubeconfig, plane.kubeconfig)
+        resource_info = stack.enter_context(grove_up(homes[0], "--nodes", str(NODES), "--node-resources", resources))
+        configs = (resource_info.kubeconfig, plane.kubeconfig)
         clusters = Clusters(
             *(
                 Kubectl(config, home, command, KUBECTL_APPLYSET="true")

@@ -13,7 +13,7 @@ from grove.api.resources import GROUPS, NATIVE_COMPOSITES, NATIVE_PODGROUPS, NOD
 from grove.api.types.pod import Pod
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.cluster.nodes import Nodes
 from tests.e2e.harness import NODE_RESOURCES, NODES_OF, POLL_SECONDS, Cluster, Stage
 from tests.e2e.installation import Installation
@@ -39,7 +39,7 @@ class NativeCluster(Cluster):
         self.plane = plane
 
     @property
-    def mirror_kinds(self) -> tuple[Resource[Mirror], ...]:
+    def mirror_kinds(self) -> tuple[Resource[SchedulerObject], ...]:
         """What a PodGang is mirrored by here."""
         if NATIVE_COMPOSITES.version in self.plane.gangs.apis:
             return (NATIVE_PODGROUPS, NATIVE_COMPOSITES)
@@ -74,11 +74,11 @@ class NativeStage(Stage):
         await self.await_open(names)
         return names
 
-    def groups(self) -> tuple[Mirror, ...]:
+    def groups(self) -> tuple[SchedulerObject, ...]:
         """PodGroups, as of the last look."""
         return self.objects(NATIVE_PODGROUPS)
 
-    def roots(self) -> tuple[Mirror, ...]:
+    def roots(self) -> tuple[SchedulerObject, ...]:
         return self.objects(NATIVE_COMPOSITES)
 
     async def look(self) -> bool:
@@ -116,7 +116,7 @@ class NarrowStage(NativeStage):
     def _is_in_motion(self) -> bool:
         """Is somebody behind: the operator with a wish or a count, a kubelet with a pod? However long it is quiet."""
         scaled: list[PodCliqueSet | PodCliqueScalingGroup] = [*self.objects(PODCLIQUESETS), *self.objects(GROUPS)]
-        wishes = [one for one in scaled if one.metadata.is_leaving or not _is_observed(one)]
+        wishes = [one for one in scaled if one.metadata.is_terminating or not _is_observed(one)]
         starts = [pod for pod in self.pods() if pod.spec.node_name and pod.status.phase == "Pending"]
         return bool(wishes or starts or untrue_counts(self))
 

@@ -7,24 +7,24 @@ from collections.abc import Iterator
 
 from grove.api import labels
 from grove.api.resources import NATIVE_COMPOSITES, PODGANGS, PODS
-from grove.api.types.meta import JsonObject, ObjectMeta, Wire
+from grove.api.types.meta import JsonObject, ObjectMeta, WireStruct
 from grove.api.types.podgang import PodGang
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from tests.e2e.harness import POLL_SECONDS
 from tests.e2e.native import NativeStage
 
 
-class _Named(Wire):
+class _Named(WireStruct):
     pod_group_name: str = ""
 
 
-class _GroupedSpec(Wire):
+class _GroupedSpec(WireStruct):
     node_name: str = ""
     priority: int = 0
     scheduling_group: _Named | None = None
 
 
-class GroupedPod(Wire):
+class GroupedPod(WireStruct):
     """A pod, and the group that it names."""
 
     metadata: ObjectMeta
@@ -47,24 +47,24 @@ def grouped_pods(stage: NativeStage, gang: str = "") -> tuple[GroupedPod, ...]:
     """Pods that stay, of one gang or of all."""
     selector = f"{labels.PODGANG}={gang}" if gang else ""
     found = stage.objects(PODS.viewed_as(GroupedPod), label_selector=selector)
-    return tuple(pod for pod in found if not pod.metadata.is_leaving)
+    return tuple(pod for pod in found if not pod.metadata.is_terminating)
 
 
-def owned(mirrors: tuple[Mirror, ...], gang: PodGang) -> dict[str, Mirror]:
+def owned(mirrors: tuple[SchedulerObject, ...], gang: PodGang) -> dict[str, SchedulerObject]:
     """The groups of a gang that stay, by name; one in use lingers for as long as its last pod does."""
     return {
         mirror.metadata.name: mirror
         for mirror in mirrors
-        if mirror.metadata.controller == PODGANGS.owner_key(gang.metadata) and not mirror.metadata.is_leaving
+        if mirror.metadata.controller == PODGANGS.owner_key(gang.metadata) and not mirror.metadata.is_terminating
     }
 
 
-def policy(mirror: Mirror) -> JsonObject:
+def policy(mirror: SchedulerObject) -> JsonObject:
     found: JsonObject = mirror.spec["schedulingPolicy"]
     return found
 
 
-def parent(mirror: Mirror) -> str:
+def parent(mirror: SchedulerObject) -> str:
     return str(mirror.spec.get("parentCompositePodGroupName") or "")
 
 

@@ -119,7 +119,7 @@ class Referee:
         """By clique: how many pods that stay are on nodes."""
         counts = dict.fromkeys(contender.minima, 0)
         for pod in self._pods[contender.name].values():
-            if pod.spec.node_name and not pod.metadata.is_leaving:
+            if pod.spec.node_name and not pod.metadata.is_terminating:
                 counts[pod.metadata.labels[labels.PODCLIQUE]] += 1
         return counts
 

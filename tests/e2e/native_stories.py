@@ -50,7 +50,7 @@ def partial_gangs(stage: NativeStage) -> list[str]:
     """Gangs that have pods on nodes and lack others that they need; there are none at any rest."""
     on_nodes: dict[str, int] = {}
     for pod in stage.pods():
-        if pod.spec.node_name and not pod.metadata.is_leaving:
+        if pod.spec.node_name and not pod.metadata.is_terminating:
             clique = pod.metadata.labels[labels.PODCLIQUE]
             on_nodes[clique] = on_nodes.get(clique, 0) + 1
     found = []

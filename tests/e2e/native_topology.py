@@ -69,7 +69,7 @@ async def places(stage: NativeStage, key: str, *by: str) -> dict[tuple[str, ...]
     values = {node.metadata.name: node.metadata.labels.get(key, "") for node in nodes}
     found: dict[tuple[str, ...], set[str]] = {}
     for pod in stage.pods():
-        if pod.spec.node_name and not pod.metadata.is_leaving:
+        if pod.spec.node_name and not pod.metadata.is_terminating:
             whose = tuple(pod.metadata.labels.get(label, "") for label in by)
             found.setdefault(whose, set()).add(values[pod.spec.node_name])
     return found

@@ -63,7 +63,7 @@ def living(pods: Iterable[Pod], *cliques: str) -> dict[Uid, Pod]:
     return {
         pod.metadata.uid: pod
         for pod in pods
-        if not pod.metadata.is_leaving and (not cliques or clique_of(pod) in cliques)
+        if not pod.metadata.is_terminating and (not cliques or clique_of(pod) in cliques)
     }
 
 

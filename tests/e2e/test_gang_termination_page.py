@@ -64,8 +64,8 @@ def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
     assert "terminationDelay: 1m" in example
     manifest = tmp_path / "serve.yaml"
     manifest.write_text(re.sub(r"terminationDelay: (1m|30s)", "terminationDelay: 4h", example))
-    with grove_up(tmp_path, str(manifest)) as served:
-        yield served
+    with grove_up(tmp_path, str(manifest)) as resource_info:
+        yield resource_info
 
 
 def wait(kubectl: Kubectl, what: str, condition: str, *options: str) -> None:

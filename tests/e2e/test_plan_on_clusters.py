@@ -7,9 +7,9 @@ import pytest
 
 from grove.api.resources import PODCLIQUESETS, PODS
 from grove.api.types.meta import JsonObject
-from grove.cli.common.manifest_reader import Document
-from grove.cli.plan.runner import Seen, foresee, look
-from grove.sim.rehearsal.prediction import Outcome, Prediction
+from grove.cli.common.manifest_reader import ManifestDocument
+from grove.cli.plan.runner import Seen, look, predict_change
+from grove.sim.rehearsal.prediction import PredictedOutcome, Prediction
 from tests.e2e.harness import POLL_SECONDS, Cluster, Stage
 
 pytestmark = pytest.mark.kube
@@ -54,7 +54,7 @@ async def prepared(cluster: Cluster) -> Stage:
 
 
 async def seen(cluster: Cluster, stage: Stage, body: JsonObject) -> Seen:
-    document = Document(place="p.yaml", body=body)
+    document = ManifestDocument(place="p.yaml", body=body)
     return await look(cluster.transport, [document], stage.namespace, cluster.clock.now())
 
 
@@ -81,13 +81,13 @@ def replaced(prediction: Prediction) -> set[str]:
 def test_what_is_told_is_replaced_and_nothing_else(runner: asyncio.Runner, cluster: Cluster) -> None:
     stage = runner.run(prepared(cluster))
     before = {pod.metadata.name for pod in stage.pods()}
-    same = foresee(runner.run(seen(cluster, stage, workload())))
-    assert [one.prediction.outcome for one in same.sets] == [Outcome.NOTHING]
+    same = predict_change(runner.run(seen(cluster, stage, workload())))
+    assert [one.prediction.outcome for one in same.sets] == [PredictedOutcome.NOTHING]
     # Nothing was in motion, and all could be seen.
     assert len(same.notes) == 1
-    (planned,) = foresee(runner.run(seen(cluster, stage, changed()))).sets
+    (planned,) = predict_change(runner.run(seen(cluster, stage, changed()))).sets
     told = planned.prediction
-    assert (told.outcome, told.pods.replaced, told.pods.kept) == (Outcome.DONE, 14, 2)
+    assert (told.outcome, told.pods.replaced, told.pods.kept) == (PredictedOutcome.DONE, 14, 2)
     after = runner.run(names_after(stage, changed()))
     assert (before - after, len(after)) == (replaced(told), 16)
     runner.run(stage.clear())

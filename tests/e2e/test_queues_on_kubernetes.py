@@ -13,7 +13,7 @@ import yaml
 
 from grove.api.resources import KAI_PODGROUPS, KAI_QUEUES, PODCLIQUESETS, VOLCANO_PODGROUPS, VOLCANO_QUEUES, Resource
 from grove.api.types.meta import JsonObject
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.kube.api_errors import ApiError
 from tests.backends.fake_schedulers import FakeScheduler, KaiDialect, VolcanoDialect
 from tests.backends.scheduler_world import CRDS, definition_names
@@ -103,7 +103,7 @@ def _is_held(stage: Stage) -> bool:
     return not stage.pods() and any(one.reason == "NotOffered" for one in pcs.status.conditions)
 
 
-async def _make_queue(cluster: Cluster, kind: Resource[Mirror], name: str, status: JsonObject) -> None:
+async def _make_queue(cluster: Cluster, kind: Resource[SchedulerObject], name: str, status: JsonObject) -> None:
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": {}}
     await cluster.client.create(kind, "", body)
     if status:
@@ -120,7 +120,7 @@ async def _until_labelled(stage: Stage, name: str) -> None:
             await stage.cluster.clock.sleep(0.1)
 
 
-async def _until_gone(stage: Stage, kind: Resource[Mirror]) -> None:
+async def _until_gone(stage: Stage, kind: Resource[SchedulerObject]) -> None:
     async with asyncio.timeout(stage.patience):
         while (await stage.client.list(kind, namespace=stage.namespace)).items:
             await stage.cluster.clock.sleep(0.1)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.kubectl
 NODES = 3
 
 
-class Served:
+class ResourceInfo:
     """`grove up` in the place of a real control plane, as far as an installation asks for one."""
 
     def __init__(self, kubectl: Kubectl, folder: Path) -> None:
@@ -57,18 +57,18 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def resource_info(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResourceInfo]:
     folder = tmp_path_factory.mktemp("restricted")
     with grove_up(folder / "up", "--no-operator", "--nodes", str(NODES)) as kubectl:
-        yield Served(kubectl, folder)
+        yield ResourceInfo(kubectl, folder)
 
 
-def test_the_installed_operator_does_all_its_work_with_its_own_rights(served: Served) -> None:
+def test_the_installed_operator_does_all_its_work_with_its_own_rights(resource_info: ResourceInfo) -> None:
     authorizer = {"enabled": True, "exemptServiceAccountUserNames": ["grove-admin"]}
     # Neither is served here, and the operator needs neither.
     without = ("Deployment", "PodDisruptionBudget")
     installation = Installation(
-        cast("Plane", served),
+        cast("Plane", resource_info),
         without=without,
         leaderElection=ELECTION,
         authorizer=authorizer,
@@ -76,31 +76,31 @@ def test_the_installed_operator_does_all_its_work_with_its_own_rights(served: Se
     )
     with installation.pod_like_operator() as operator:
         operator.await_ready()
-        asyncio.run(_work(served, operator))
+        asyncio.run(_work(resource_info, operator))
         assert "forbidden" not in operator.words
-        _check_webhooks(served, installation)
-    _remove_webhooks(served)
+        _check_webhooks(resource_info, installation)
+    _remove_webhooks(resource_info)
 
 
-async def _work(served: Served, operator: Operator) -> None:
-    async with Cluster(served.kubeconfig, operators=(operator,)) as cluster:
+async def _work(resource_info: ResourceInfo, operator: Operator) -> None:
+    async with Cluster(resource_info.kubeconfig, operators=(operator,)) as cluster:
         await cause_every_write(cluster)
 
 
-def _check_webhooks(served: Served, installation: Installation) -> None:
+def _check_webhooks(resource_info: ResourceInfo, installation: Installation) -> None:
     """They are asked, and know who is who."""
-    kubectl = Kubectl(served.kubeconfig, served.folder)
-    served.kubectl("create", "namespace", "guarded")
+    kubectl = Kubectl(resource_info.kubeconfig, resource_info.folder)
+    resource_info.kubectl("create", "namespace", "guarded")
     here = ("-n", "guarded")
-    served.kubectl("apply", *here, "-f", str(ROOT / "examples" / "quickstart.yaml"))
+    resource_info.kubectl("apply", *here, "-f", str(ROOT / "examples" / "quickstart.yaml"))
     # Cliques are made before gangs.
-    served.kubectl("wait", *here, "pg/chat-0", "--for=create", "--timeout=120s")
-    clique = served.kubectl("get", *here, "pclq", "-o", "name").split()[0]
+    resource_info.kubectl("wait", *here, "pg/chat-0", "--for=create", "--timeout=120s")
+    clique = resource_info.kubectl("get", *here, "pclq", "-o", "name").split()[0]
     as_user = ("--as=somebody", "--as-group=system:masters")
     refused = kubectl.attempt("label", *here, clique, "meddled=yes", *as_user)
     assert "by somebody: it is managed by the operator" in refused.err, refused.err
-    served.kubectl("label", *here, clique, "meddled=yes")
-    robot = Kubectl(installation.kubeconfig("robot"), served.folder)
+    resource_info.kubectl("label", *here, clique, "meddled=yes")
+    robot = Kubectl(installation.kubeconfig("robot"), resource_info.folder)
     assert robot("auth", "can-i", "delete", "pods").out == "yes\n"
     assert robot.attempt("auth", "can-i", "delete", "nodes").out == "no\n"
     nodes = robot.attempt("delete", "node", "node-0").err
@@ -108,8 +108,8 @@ def _check_webhooks(served: Served, installation: Installation) -> None:
     assert clique in robot("get", *here, "pclq", "-o", "name").lines
 
 
-def _remove_webhooks(served: Served) -> None:
-    served.kubectl("delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all")
+def _remove_webhooks(resource_info: ResourceInfo) -> None:
+    resource_info.kubectl("delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all")
 
 
 def test_sets_are_judged_while_it_runs_and_nobody_is_asked_when_it_has_stopped(tmp_path: Path) -> None:

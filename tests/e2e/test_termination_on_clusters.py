@@ -29,7 +29,7 @@ def living(stage: Stage, *cliques: str) -> set[Uid]:
     return {
         pod.metadata.uid
         for pod in stage.pods()
-        if not pod.metadata.is_leaving and (not cliques or pod.metadata.labels[labels.PODCLIQUE] in cliques)
+        if not pod.metadata.is_terminating and (not cliques or pod.metadata.labels[labels.PODCLIQUE] in cliques)
     }
 
 

@@ -61,7 +61,7 @@ async def a_failure_without_a_budget_ends_it(stage: Stage) -> None:
     assert failure(stage) == "MaxRestartsExceeded"
     # What failed stays for its logs, and the condition says what it was.
     (left,) = stage.pods()
-    assert (left.status.phase, left.metadata.is_leaving) == ("Failed", False)
+    assert (left.status.phase, left.metadata.is_terminating) == ("Failed", False)
     assert f"first: pod {left.metadata.name}, container main, exit code 3 (Error)" in failure_message(stage)
     await stage.wait_for_events("PodCliqueFailed", "MaxRestartsExceeded")
 

@@ -174,8 +174,8 @@ async def a_second_and_a_third_change_go_on_towards_the_newest(stage: Stage) -> 
 async def a_template_that_never_gets_ready_stops_at_the_first_replica_until_it_is_mended(stage: Stage) -> None:
     stage.patience = MINUTES
     await begin(stage, at_version(WORKLOAD1, 1, replicas=2))
-    served = [pod for pod in stage.pods() if replica_of(pod) == 0]
-    async with watching(stage, untouched(served)):
+    resource_info = [pod for pod in stage.pods() if replica_of(pod) == 0]
+    async with watching(stage, untouched(resource_info)):
         await stage.apply(at_version(WORKLOAD1, 2, replicas=2, annotations=NEVER_READY))
         await stage.wait_until(lambda: stalled(stage, W1) is not None)
         condition = stalled(stage, W1)

@@ -151,7 +151,7 @@ def test_a_set_of_an_older_wire_that_is_deleted_before_we_came_leaves_nothing(
         await stage.wait_until(lambda: len(stage.running_pods()) == 6)
         await stage.delete(PODCLIQUESETS, "p")
         await stage.look()
-        assert find_set(stage, "p").metadata.is_leaving
+        assert find_set(stage, "p").metadata.is_terminating
         operator.start()
         await stage.wait_until_nothing_is_left()
         assert stage.objects(PODCLIQUESETS) == ()

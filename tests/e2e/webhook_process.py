@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from grove.admission.authorizer import AuthorizerOptions
-from grove.admission.webhook_app import WebhookOptions, Webhooks
+from grove.admission.webhook_app import WebhookApp, WebhookOptions
 from grove.admission.webhook_certificates import Lifetimes
 from grove.clock import LoopClock
 from grove.kube.client import Client
@@ -42,7 +42,7 @@ async def serve(kubeconfig: Path, options: WebhookOptions) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     clock = LoopClock.starting_now()
     async with HttpTransport(find_access({}, kubeconfig=kubeconfig), clock) as transport:
-        webhooks = Webhooks(Client(transport, clock), clock, Random(1), options)
+        webhooks = WebhookApp(Client(transport, clock), clock, Random(1), options)
         task = asyncio.create_task(webhooks.run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         while not webhooks.is_ready and not task.done():

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request
 from tests.fuzz.specimens import (
     NAMES,
@@ -68,44 +68,44 @@ class Mischief:
     # Writes
 
     def _good(self) -> Request:
-        served = self._served()
+        resource_info = self._served()
         name, space = self._place()
         method = self._random.choice(("POST", "POST", "PUT"))
-        path = self._path(served, name if method == "PUT" else "", space)
-        return self._write(method, path, specimen(served, name, space), is_calm=True)
+        path = self._path(resource_info, name if method == "PUT" else "", space)
+        return self._write(method, path, specimen(resource_info, name, space), is_calm=True)
 
     def _spoilt(self) -> Request:
-        served = self._served()
+        resource_info = self._served()
         name, space = self._place()
-        obj = self.spoil(specimen(served, name, space))
+        obj = self.spoil(specimen(resource_info, name, space))
         method = self._random.choice(("POST", "POST", "PUT"))
-        path = self._path(served, name if method == "PUT" else "", space)
+        path = self._path(resource_info, name if method == "PUT" else "", space)
         if method == "PUT" and self._random.random() < 0.3:
             path += "/" + self._random.choice(subresources())
         return self._write(method, path, obj)
 
     def _grown(self) -> Request:
-        served = self._served()
+        resource_info = self._served()
         name, space = self._place()
-        obj = self._grower.object_of(served, name, space)
+        obj = self._grower.object_of(resource_info, name, space)
         if self._random.random() < 0.2:
             obj = self.spoil(obj)
         method = self._random.choice(("POST", "POST", "PUT", "PATCH"))
-        path = self._path(served, "" if method == "POST" else name, space)
+        path = self._path(resource_info, "" if method == "POST" else name, space)
         if method != "POST" and self._random.random() < 0.4:
             path += "/status"
-        kind = JSON if method != "PATCH" else self._patch_type(served)
+        kind = JSON if method != "PATCH" else self._patch_type(resource_info)
         return self._write(method, path, obj, content_type=kind)
 
     def _json_patch(self) -> Request:
-        served = self._served()
+        resource_info = self._served()
         name, space = self._place()
-        obj = specimen(served, name, space)
+        obj = specimen(resource_info, name, space)
         operations = [self._operation(obj) for _ in range(self._random.randint(0, 4))]
         if self._random.random() < 0.03:
             operations = [{"op": "copy", "from": "/metadata", "path": f"/metadata/x{n}"} for n in range(40)]
         body: Any = operations if self._random.random() < 0.9 else self.spoil(operations)
-        return self._write("PATCH", self._object_path(served, name, space), body, content_type=JSON_PATCH)
+        return self._write("PATCH", self._object_path(resource_info, name, space), body, content_type=JSON_PATCH)
 
     def _operation(self, obj: JsonObject) -> JsonObject:
         steps = self._random.choice(_paths(obj))
@@ -128,16 +128,16 @@ class Mischief:
 
     def _object_patch(self) -> Request:
         """Merge and strategic ones: a part of an object, spoilt, with words for the patch itself."""
-        served = self._served()
+        resource_info = self._served()
         name, space = self._place()
         whole = self._grower.object_of if self._random.random() < 0.5 else specimen
-        patch = self._part(whole(served, name, space))
+        patch = self._part(whole(resource_info, name, space))
         if self._random.random() < 0.6:
             patch = self.spoil(patch)
         if self._random.random() < 0.4:
             self._direct(patch)
         return self._write(
-            "PATCH", self._object_path(served, name, space), patch, content_type=self._patch_type(served)
+            "PATCH", self._object_path(resource_info, name, space), patch, content_type=self._patch_type(resource_info)
         )
 
     def _direct(self, patch: Any) -> None:
@@ -162,9 +162,9 @@ class Mischief:
             found.append({word: value})
 
     def _apply(self) -> Request:
-        served = self._served()
+        resource_info = self._served()
         name, space = self._place()
-        path = self._object_path(served, name, space)
+        path = self._object_path(resource_info, name, space)
         query = {
             "fieldManager": self._random.choice(("m", "n", "kubectl")),
             **self._query("force", "dryRun", "fieldValidation"),
@@ -172,10 +172,12 @@ class Mischief:
         if self._random.random() < 0.25:
             body = self._random.choice((*YAMLS, *YAMLS, BOMB.encode(), MERGE_BOMB.encode()))
             if self._random.random() < 0.5:
-                head = f"apiVersion: {served.api_version}\nkind: {served.kind}\nmetadata:\n  name: {name}\n"
+                head = (
+                    f"apiVersion: {resource_info.api_version}\nkind: {resource_info.kind}\nmetadata:\n  name: {name}\n"
+                )
                 body = head.encode() + body
         else:
-            obj = self._grower.object_of(served, name, space)
+            obj = self._grower.object_of(resource_info, name, space)
             if self._random.random() < 0.4:
                 obj = self.spoil(obj)
             body = self._encoded(obj)
@@ -243,10 +245,10 @@ class Mischief:
         return self._write("POST", self._random.choice(REVIEWS), body)
 
     def _protobuf(self) -> Request:
-        served = self._random.choice([each for each in kinds() if message_of(each)])
+        resource_info = self._random.choice([each for each in kinds() if message_of(each)])
         name, space = self._place()
-        obj = self._grower.object_of(served, name, space)
-        data = bytearray(as_protobuf(served.api_version, served.kind, obj))
+        obj = self._grower.object_of(resource_info, name, space)
+        data = bytearray(as_protobuf(resource_info.api_version, resource_info.kind, obj))
         for _ in range(self._random.choice((0, 0, 1, 1, 3, 10))):
             at = self._random.randrange(len(data))
             match self._random.randrange(3):
@@ -258,7 +260,7 @@ class Mischief:
                     data[at:at] = self._random.randbytes(2)
             data = data or bytearray(b"k")
         method = self._random.choice(("POST", "POST", "PUT", "DELETE", "PATCH"))
-        path = self._path(served, "" if method == "POST" else name, space)
+        path = self._path(resource_info, "" if method == "POST" else name, space)
         return Request(
             method=method,
             path=path,
@@ -270,10 +272,10 @@ class Mischief:
 
     def _raw(self) -> Request:
         """Bodies that are no object at all."""
-        served = self._served()
+        resource_info = self._served()
         name, space = self._place()
         method = self._random.choice(("POST", "PUT", "PATCH", "DELETE"))
-        path = self._path(served, "" if method == "POST" else name, space)
+        path = self._path(resource_info, "" if method == "POST" else name, space)
         depth = self._random.choice((10, 90, 150, 300, 900, 5000))
         body = self._random.choice(
             (
@@ -296,7 +298,7 @@ class Mischief:
         )
 
     def _deletion(self) -> Request:
-        served = self._served()
+        resource_info = self._served()
         name, space = self._place()
         options: JsonObject = {
             "propagationPolicy": self._random.choice(("Foreground", "Background", "Orphan", "x", 1)),
@@ -310,7 +312,7 @@ class Mischief:
         chosen = {
             key: options[key] for key in self._random.sample(sorted(options), self._random.choice((0, 0, 1, 1, 2, 3)))
         }
-        path = self._path(served, name if self._random.random() < 0.85 else "", space)
+        path = self._path(resource_info, name if self._random.random() < 0.85 else "", space)
         query = self._query(
             "propagationPolicy", "gracePeriodSeconds", "dryRun", "labelSelector", "fieldSelector", "limit"
         )
@@ -321,12 +323,12 @@ class Mischief:
     # Reads
 
     def _read(self) -> Request:
-        served = self._served()
+        resource_info = self._served()
         name, space = self._place()
-        path = self._path(served, name if self._random.random() < 0.35 else "", space)
+        path = self._path(resource_info, name if self._random.random() < 0.35 else "", space)
         if path.endswith(f"/{name}") and self._random.random() < 0.4:
             path += "/" + self._random.choice(subresources())
-        if served.namespaced and self._random.random() < 0.2:
+        if resource_info.namespaced and self._random.random() < 0.2:
             path = path.replace(f"/namespaces/{space}", "")
         return Request(
             method="GET", path=path, query=self._some_query(0.6), accept=self._accept(0.4),
@@ -342,11 +344,11 @@ class Mischief:
 
     def _anything(self) -> Request:
         """Any method on any path with any type and any body."""
-        served = self._served()
+        resource_info = self._served()
         name, space = self._place()
         if self._random.random() < 0.5:
             name = self._random.choice(NASTY_TEXTS)
-        path = self._path(served, name, self._random.choice((space, *NASTY_TEXTS)))
+        path = self._path(resource_info, name, self._random.choice((space, *NASTY_TEXTS)))
         if self._random.random() < 0.5:
             path += "/" + self._random.choice((*subresources(), *NASTY_TEXTS[:12]))
         return Request(
@@ -358,27 +360,31 @@ class Mischief:
 
     # What they are made of
 
-    def _served(self) -> Served:
+    def _served(self) -> ResourceInfo:
         return self._random.choice(kinds())
 
     def _place(self) -> tuple[str, str]:
         return self._random.choice(NAMES), self._random.choice((*SPACES, *SPACES, *SPACES, "nowhere"))
 
-    def _own_name(self, served: Served, name: str) -> str:
-        return f"{name}s.example.com" if served.plural == "customresourcedefinitions" and len(name) == 1 else name
+    def _own_name(self, resource_info: ResourceInfo, name: str) -> str:
+        return (
+            f"{name}s.example.com" if resource_info.plural == "customresourcedefinitions" and len(name) == 1 else name
+        )
 
-    def _path(self, served: Served, name: str, space: str) -> str:
-        root = collection(served, space)
-        return f"{root}/{self._own_name(served, name)}" if name else root
+    def _path(self, resource_info: ResourceInfo, name: str, space: str) -> str:
+        root = collection(resource_info, space)
+        return f"{root}/{self._own_name(resource_info, name)}" if name else root
 
-    def _patch_type(self, served: Served) -> str:
+    def _patch_type(self, resource_info: ResourceInfo) -> str:
         """Mostly one that the kind knows."""
-        is_merged = served.is_custom and self._random.random() < 0.9
+        is_merged = resource_info.is_custom and self._random.random() < 0.9
         return MERGE_PATCH if is_merged else self._random.choice((MERGE_PATCH, STRATEGIC_PATCH))
 
-    def _object_path(self, served: Served, name: str, space: str) -> str:
-        fitting = ["", "", "", *(["/status"] * 2 * served.has_status), *(["/scale"] * served.has_scale)]
-        return self._path(served, name, space) + self._random.choice((*fitting, self._random.choice(("/status", "/x"))))
+    def _object_path(self, resource_info: ResourceInfo, name: str, space: str) -> str:
+        fitting = ["", "", "", *(["/status"] * 2 * resource_info.has_status), *(["/scale"] * resource_info.has_scale)]
+        return self._path(resource_info, name, space) + self._random.choice(
+            (*fitting, self._random.choice(("/status", "/x")))
+        )
 
     def _write(
         self,

@@ -15,9 +15,9 @@ from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
 
 from grove.clock import LoopClock
-from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, Verdict
+from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, WebhookResult
 from grove.cluster.apiserver.api_server import is_stream
-from grove.cluster.built_in_resources import NAMESPACES, Served
+from grove.cluster.built_in_resources import NAMESPACES, ResourceInfo
 from grove.cluster.embedded_cluster import EmbeddedCluster
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.controller.manager import Controller
@@ -68,7 +68,7 @@ async def _played(seeds: tuple[int, ...], log: list[Any]) -> int:
         problem = await attempt(transport, request)
         if life.done():
             problem = f"the cluster ended: {life.exception()!r}"
-        problem = complaint(log) or problem or "; ".join(failures)
+        problem = error_message(log) or problem or "; ".join(failures)
         if problem:
             raise HostilityWon(_told(seed, request, problem))
         await clock.sleep(0.1)
@@ -76,7 +76,7 @@ async def _played(seeds: tuple[int, ...], log: list[Any]) -> int:
     if life.done():
         raise HostilityWon(f"the cluster ended: {life.exception()!r}")
     problems = await wrong_with_state(transport, before)
-    problems += failures + [complaint(log)] * bool(complaint(log))
+    problems += failures + [error_message(log)] * bool(error_message(log))
     if problems:
         raise HostilityWon("\n".join(["after " + ", ".join(map(str, seeds)), *problems, *map(_shown, sent)]))
     life.cancel()
@@ -94,17 +94,17 @@ async def populate(transport: InProcessTransport) -> None:
     """Some of everything."""
     for space in SPACES[1:]:
         await _create(transport, NAMESPACES, space, "")
-    for served in kinds():
-        is_silent = served.group != "admissionregistration.k8s.io"
-        for space in SPACES if served.namespaced else ("",):
+    for resource_info in kinds():
+        is_silent = resource_info.group != "admissionregistration.k8s.io"
+        for space in SPACES if resource_info.namespaced else ("",):
             for name in NAMES[: 2 * is_silent]:
-                await _create(transport, served, name, space)
+                await _create(transport, resource_info, name, space)
 
 
-async def _create(transport: InProcessTransport, served: Served, name: str, space: str) -> None:
-    body = msgspec.json.encode(specimen(served, name, space))
-    answer = await transport.send(Request(method="POST", path=collection(served, space), body=body))
-    assert answer.status == 201, (served.plural, answer.body)
+async def _create(transport: InProcessTransport, resource_info: ResourceInfo, name: str, space: str) -> None:
+    body = msgspec.json.encode(specimen(resource_info, name, space))
+    answer = await transport.send(Request(method="POST", path=collection(resource_info, space), body=body))
+    assert answer.status == 201, (resource_info.plural, answer.body)
 
 
 async def attempt(transport: InProcessTransport, request: Request) -> str:
@@ -136,15 +136,15 @@ def moody(random: Random) -> Any:
     async def ask(call: Call, uid: str) -> Outcome:
         return random.choice(
             (
-                Verdict(is_allowed=True),
-                Verdict(is_allowed=True, warnings=("w\n\x00é", "")),
-                Verdict(is_allowed=False, status={"code": 418, "message": "no", "reason": "x"}),
-                Verdict(is_allowed=False, status={"code": 403}),
-                Verdict(is_allowed=False),
-                Verdict(is_allowed=True, patch=[{"op": "add", "path": "/data", "value": {"k": 1}}]),
-                Verdict(is_allowed=True, patch=[{"op": "add", "path": "/metadata/labels", "value": {"m": "n"}}]),
-                Verdict(is_allowed=True, patch=[{"op": "remove", "path": "/metadata"}]),
-                Verdict(is_allowed=True, patch=[None]),
+                WebhookResult(is_allowed=True),
+                WebhookResult(is_allowed=True, warnings=("w\n\x00é", "")),
+                WebhookResult(is_allowed=False, status={"code": 418, "message": "no", "reason": "x"}),
+                WebhookResult(is_allowed=False, status={"code": 403}),
+                WebhookResult(is_allowed=False),
+                WebhookResult(is_allowed=True, patch=[{"op": "add", "path": "/data", "value": {"k": 1}}]),
+                WebhookResult(is_allowed=True, patch=[{"op": "add", "path": "/metadata/labels", "value": {"m": "n"}}]),
+                WebhookResult(is_allowed=True, patch=[{"op": "remove", "path": "/metadata"}]),
+                WebhookResult(is_allowed=True, patch=[None]),
                 NoVerdict("it did not answer"),
             )
         )
@@ -168,7 +168,7 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, previous)
 
 
-def complaint(log: list[Any]) -> str:
+def error_message(log: list[Any]) -> str:
     """The first traceback or error in the log."""
     return next(
         (

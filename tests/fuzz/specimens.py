@@ -12,7 +12,7 @@ import msgspec
 from grove.api.schema.crd_generator import custom_resource_definitions
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec import protobuf
-from grove.cluster.built_in_resources import BY_QUALIFIED, SERVED, Served
+from grove.cluster.built_in_resources import BY_QUALIFIED, SERVED, ResourceInfo
 from tests.fuzz.vocabulary import WORDS
 from tests.protobuf_wire import field, varint
 
@@ -96,27 +96,27 @@ _SUBRESOURCES = (
 )
 
 
-def specimen(served: Served, name: str, namespace: str) -> JsonObject:
+def specimen(resource_info: ResourceInfo, name: str, namespace: str) -> JsonObject:
     """One that is taken as it is. The name of a definition follows from that of its kind."""
-    is_definition = served.plural == "customresourcedefinitions" and name in NAMES
+    is_definition = resource_info.plural == "customresourcedefinitions" and name in NAMES
     metadata: JsonObject = {
         "name": f"{name}s.{GROUP}" if is_definition else name,
         "labels": {"x": "y"},
         "annotations": {"k": "v"},
     }
-    if served.namespaced:
+    if resource_info.namespaced:
         metadata["namespace"] = namespace
-    body = definition(name) if is_definition else _BODIES.get(served.qualified, {})
-    if served.plural == "events":
+    body = definition(name) if is_definition else _BODIES.get(resource_info.qualified, {})
+    if resource_info.plural == "events":
         body = {**body, "involvedObject": {"kind": "Pod", "name": "a", "namespace": namespace}}
-    return {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata, **body}
+    return {"kind": resource_info.kind, "apiVersion": resource_info.api_version, "metadata": metadata, **body}
 
 
-def collection(served: Served, namespace: str) -> str:
-    return served.path(namespace, "").rstrip("/")
+def collection(resource_info: ResourceInfo, namespace: str) -> str:
+    return resource_info.path(namespace, "").rstrip("/")
 
 
-def kinds() -> tuple[Served, ...]:
+def kinds() -> tuple[ResourceInfo, ...]:
     return SERVED
 
 
@@ -165,9 +165,9 @@ def _message_of(api_version: str, kind: str) -> str:
     return found.get(f"{api_version} {kind}", "")
 
 
-def message_of(served: Served) -> str:
+def message_of(resource_info: ResourceInfo) -> str:
     """Empty for kinds without field numbers."""
-    return _message_of(served.api_version, served.kind)
+    return _message_of(resource_info.api_version, resource_info.kind)
 
 
 @cache
@@ -185,12 +185,12 @@ class Grower:
     def __init__(self, random: Random) -> None:
         self._random = random
 
-    def object_of(self, served: Served, name: str, namespace: str) -> JsonObject:
-        base = specimen(served, name, namespace)
-        if message := message_of(served):
+    def object_of(self, resource_info: ResourceInfo, name: str, namespace: str) -> JsonObject:
+        base = specimen(resource_info, name, namespace)
+        if message := message_of(resource_info):
             grown = self.message(message, 0)
         else:
-            grown = self._by_schema({"type": "object", **_schema_of(served.qualified)}, 0)
+            grown = self._by_schema({"type": "object", **_schema_of(resource_info.qualified)}, 0)
         metadata = {**(grown.get("metadata") or {}), "name": base["metadata"]["name"]}
         if self._random.random() < 0.7:
             metadata.pop("namespace", None)
@@ -201,7 +201,7 @@ class Grower:
             for key in self._random.sample(sorted(grown), min(2, len(grown))):
                 base[key] = self._blended(base.get(key), grown[key])
             return base
-        return {**grown, "kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
+        return {**grown, "kind": resource_info.kind, "apiVersion": resource_info.api_version, "metadata": metadata}
 
     def _blended(self, base: Any, grown: Any) -> Any:
         if isinstance(base, dict) and isinstance(grown, dict) and grown:

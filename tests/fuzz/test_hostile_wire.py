@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from grove.cluster.in_process_transport import InProcessTransport
 from tests.cluster.served_http import HttpClient, over_http
 from tests.fuzz.counts import ALL, BY_DOCUMENT, BY_MACHINE, IN_PROCESS, ON_SOCKETS
-from tests.fuzz.rounds import complaint, moody, populate
+from tests.fuzz.rounds import error_message, moody, populate
 from tests.fuzz.verdicts import shown_by, wrong_with_state
 from tests.fuzz.wire import Writer, attempt
 
@@ -39,7 +39,7 @@ async def _story(http: HttpClient) -> None:
             wires = [Writer(Random(seed), http.api.port).draw() for seed in range(first, first + _AT_ONCE)]
             problems = await asyncio.gather(*(attempt(http, wire, trusted) for wire in wires))
             assert [(p, w.data[:2000]) for p, w in zip(problems, wires, strict=True) if p] == []
-    assert complaint(log) == ""
+    assert error_message(log) == ""
     assert failures == []
     assert await wrong_with_state(transport, before) == []
     await _until_alone(http)

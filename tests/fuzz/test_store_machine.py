@@ -22,7 +22,7 @@ from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.controllers.garbage_collector import GarbageCollector
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.cluster.storage.data_dir import open_data_dir
-from grove.cluster.storage.group_commit import Journal
+from grove.cluster.storage.group_commit import GroupCommit
 from grove.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request
 from tests.cluster.apidsl import Answer
 from tests.fuzz.counts import BY_MACHINE
@@ -49,7 +49,7 @@ class Cluster:
 
     async def _open(self) -> None:
         data_dir = self._stack.enter_context(open_data_dir(self._folder))
-        self._journal = Journal(data_dir.store, data_dir.log)
+        self._journal = GroupCommit(data_dir.store, data_dir.log)
         clock = LoopClock.starting_now()
         self.server = ApiServer(clock, Random(7), store=data_dir.store)
         self.collector = GarbageCollector(self.server, delay=0.0)

@@ -214,4 +214,4 @@ def contents(store: Storage) -> Iterator[tuple[str, str, str, bytes]]:
     """All objects of a store, with what is known of their owners."""
     for table in store.tables():
         for entry in table.entries(None):
-            yield table.served.qualified, entry.namespace, entry.name, entry.whole
+            yield table.resource_info.qualified, entry.namespace, entry.name, entry.whole

@@ -26,7 +26,7 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE")
 _UNKNOWN = Request(method="GET", path="")
 
 
-class Wire(msgspec.Struct, frozen=True, kw_only=True):
+class WireStruct(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent, and whether it is HTTP that must be answered."""
 
     request: Request
@@ -44,7 +44,7 @@ class Writer:
         self._mischief = Mischief(random)
         self._port = port
 
-    def draw(self) -> Wire:
+    def draw(self) -> WireStruct:
         request = self._mischief.request()
         if request.query.get("watch") is not None or request.query.get("follow") is not None:
             request = msgspec.structs.replace(request, query={**request.query, "timeoutSeconds": "1"})
@@ -55,39 +55,39 @@ class Writer:
         )[0]  # fmt: skip
         return trick(request)
 
-    def _plain(self, request: Request) -> Wire:
-        return Wire(request=request, data=self._head(request, self._length(request.body)) + request.body)
+    def _plain(self, request: Request) -> WireStruct:
+        return WireStruct(request=request, data=self._head(request, self._length(request.body)) + request.body)
 
-    def _chunked(self, request: Request) -> Wire:
+    def _chunked(self, request: Request) -> WireStruct:
         body, parts = request.body, []
         while body:
             size = self._random.randint(1, 400)
             parts.append(b"%x\r\n%b\r\n" % (len(body[:size]), body[:size]))
             body = body[size:]
         data = self._head(request, ["Transfer-Encoding: chunked"]) + b"".join(parts) + b"0\r\n\r\n"
-        return Wire(request=request, data=data)
+        return WireStruct(request=request, data=data)
 
-    def _broken_chunks(self, request: Request) -> Wire:
+    def _broken_chunks(self, request: Request) -> WireStruct:
         tail = self._random.choice(
             (b"x\r\n", b"5\r\nab\r\n0\r\n\r\n", b"-1\r\n", b"ffffffffffffffff\r\n", b"1;" + b"x" * 9000)
         )
         data = self._head(request, ["Transfer-Encoding: chunked"]) + tail
-        return Wire(request=request, data=data, is_well_formed=False)
+        return WireStruct(request=request, data=data, is_well_formed=False)
 
-    def _short(self, request: Request) -> Wire:
+    def _short(self, request: Request) -> WireStruct:
         """More is announced than comes."""
         data = self._head(request, [f"Content-Length: {len(request.body) + 5}"]) + request.body
-        return Wire(request=request, data=data, is_well_formed=False)
+        return WireStruct(request=request, data=data, is_well_formed=False)
 
-    def _cut(self, request: Request) -> Wire:
+    def _cut(self, request: Request) -> WireStruct:
         data = self._head(request, self._length(request.body)) + request.body
-        return Wire(request=request, data=data[: self._random.randrange(len(data))], is_well_formed=False)
+        return WireStruct(request=request, data=data[: self._random.randrange(len(data))], is_well_formed=False)
 
-    def _abandoned(self, request: Request) -> Wire:
+    def _abandoned(self, request: Request) -> WireStruct:
         data = self._head(request, self._length(request.body)) + request.body
-        return Wire(request=request, data=data, is_abandoned=True)
+        return WireStruct(request=request, data=data, is_abandoned=True)
 
-    def _odd_headers(self, request: Request) -> Wire:
+    def _odd_headers(self, request: Request) -> WireStruct:
         odd = self._random.choice(
             (
                 ["X: \xff\xfe"], ["User-Agent: \xff\xfe\xe9"], ["User-Agent: " + "a" * 2000],
@@ -103,15 +103,15 @@ class Writer:
             )
         )  # fmt: skip
         head = self._head(request, self._length(request.body), {line.partition(":")[0]: line for line in odd})
-        return Wire(request=request, data=head + request.body)
+        return WireStruct(request=request, data=head + request.body)
 
-    def _zipped(self, request: Request) -> Wire:
+    def _zipped(self, request: Request) -> WireStruct:
         kind = self._random.choice(("gzip", "deflate", "br", "zstd", "identity", "x", "gzip, gzip"))
         body = self._random.choice((gzip.compress(request.body), request.body, b"\x1f\x8b", _ZIPPED_BLANKS))
         head = self._head(request, [*self._length(body), f"Content-Encoding: {kind}"])
-        return Wire(request=request, data=head + body)
+        return WireStruct(request=request, data=head + body)
 
-    def _odd_line(self, request: Request) -> Wire:
+    def _odd_line(self, request: Request) -> WireStruct:
         line = self._random.choice(
             (
                 b"GET /api/v1/pods HTTP/9.9", b"GET  /api HTTP/1.1", b"G\xffT /api HTTP/1.1", b"GET /api", b"",
@@ -127,15 +127,15 @@ class Writer:
             )
         )  # fmt: skip
         headers = b"Host: 127.0.0.1\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\nConnection: close\r\n\r\n"
-        return Wire(request=_UNKNOWN, data=line + b"\r\n" + headers, is_well_formed=False)
+        return WireStruct(request=_UNKNOWN, data=line + b"\r\n" + headers, is_well_formed=False)
 
-    def _expecting(self, request: Request) -> Wire:
+    def _expecting(self, request: Request) -> WireStruct:
         head = self._head(request, [*self._length(request.body), "Expect: 100-continue"])
-        return Wire(request=request, data=head + request.body)
+        return WireStruct(request=request, data=head + request.body)
 
-    def _old(self, request: Request) -> Wire:
+    def _old(self, request: Request) -> WireStruct:
         data = self._head(request, self._length(request.body)) + request.body
-        return Wire(request=request, data=data.replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", 1))
+        return WireStruct(request=request, data=data.replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", 1))
 
     def _length(self, body: bytes) -> list[str]:
         return [f"Content-Length: {len(body)}"]
@@ -159,7 +159,7 @@ class Writer:
         return "\r\n".join([lines[0], *named.values(), "", ""]).encode("latin-1", "replace")
 
 
-async def attempt(http: HttpClient, wire: Wire, trusted: ssl.SSLContext) -> str:
+async def attempt(http: HttpClient, wire: WireStruct, trusted: ssl.SSLContext) -> str:
     """What is wrong with what came back; empty: nothing."""
     reader, writer = await asyncio.open_connection("127.0.0.1", http.api.port, ssl=trusted)
     try:
@@ -186,7 +186,7 @@ async def hung_up(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-def _judged(wire: Wire, answer: bytes) -> str:
+def _judged(wire: WireStruct, answer: bytes) -> str:
     while answer.startswith(b"HTTP/1.1 100"):
         answer = answer.partition(b"\r\n\r\n")[2]
     head, _, body = answer.partition(b"\r\n\r\n")

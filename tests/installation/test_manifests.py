@@ -20,7 +20,7 @@ from grove.installation.rbac import (
     CERTIFICATE_ROLE,
     CLUSTER_ROLE,
     LEASE_ROLE,
-    Rule,
+    PolicyRule,
     certificate_rules,
     cluster_rules,
     lease_rules,
@@ -278,12 +278,12 @@ def test_rights_on_a_schedulers_objects_come_with_its_profile() -> None:
 _FOREIGN = {"scheduling.run.ai", "kai.scheduler", "scheduling.volcano.sh"}
 
 
-def all_rules() -> tuple[Rule, ...]:
+def all_rules() -> tuple[PolicyRule, ...]:
     made = installation(configuration_text=ALL_SCHEDULERS)
     return (*cluster_rules(made), *lease_rules(made), *certificate_rules(made))
 
 
-def _row(rule: Rule) -> tuple[str, str, str]:
+def _row(rule: PolicyRule) -> tuple[str, str, str]:
     resources = ", ".join(f"`{name}`" for name in rule.resources)
     limited = f" (only `{'`, `'.join(rule.names)}`)" if rule.names else ""
     return resources + limited, ", ".join(rule.verbs), rule.why

@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 import pytest
 
-from grove.admission.webhook_app import WebhookOptions, Webhooks
+from grove.admission.webhook_app import WebhookApp, WebhookOptions
 from grove.api.schema.crd_generator import custom_resource_definitions
 from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
@@ -207,7 +207,7 @@ async def _run_webhooks(plane: Plane, token: str) -> None:
     clock = LoopClock.starting_now()
     options = WebhookOptions(host="127.0.0.1", port=0, namespace="grove-system", secret_name=SECRET)
     async with HttpTransport(plane.access(token=token), clock) as transport:
-        webhooks = Webhooks(Client(transport, clock), clock, Random(1), options)
+        webhooks = WebhookApp(Client(transport, clock), clock, Random(1), options)
         running = asyncio.create_task(webhooks.run())
         deadline = clock.monotonic() + SECONDS
         while not (webhooks.is_ready or running.done()) and clock.monotonic() < deadline:

@@ -267,7 +267,9 @@ class CacheMachine(RuleBasedStateMachine):
                 self.forgotten.append(answer.uid)
             case Leaving():
                 self.store.mark_leaving(answer.uids, NOON)
-                assert all(one.metadata.is_leaving for uid in answer.uids if (one := self.store.get(uid)) is not None)
+                assert all(
+                    one.metadata.is_terminating for uid in answer.uids if (one := self.store.get(uid)) is not None
+                )
 
     def _write(self, name: str, owner: str) -> Object:
         if name not in self.server.objects:

@@ -87,7 +87,7 @@ async def storm(seed: int) -> None:
                 client, store = Client(transport, clock), Store[Object]()
                 following = group.create_task(Reflector(client, NODES, store, clock, Random(seed)).run())
                 # One after the other on each of a few connections, so that these are kept and cut in the middle.
-                lost_counts = await asyncio.gather(*(create_all(client, NAMES[lane::6]) for lane in range(6)))
+                lost_counts = await asyncio.gather(*(create_all(client, NAMES[flow::6]) for flow in range(6)))
                 scissors.is_blunt = True
                 while sorted(node.metadata.name for node in store.values()) != NAMES:
                     await clock.sleep(0.01)

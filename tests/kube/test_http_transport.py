@@ -159,7 +159,7 @@ def test_a_key_that_is_not_a_key_is_the_users_error() -> None:
 # --- against the embedded API ----------------------------------------------------------------------------------------
 
 
-def served(ask: Callable[[ApiServer, HttpApi, Access], Awaitable[T]]) -> T:
+def resource_info(ask: Callable[[ApiServer, HttpApi, Access], Awaitable[T]]) -> T:
     async def conversation() -> T:
         server = ApiServer(LoopClock.starting_now(), Random(1))
         api = HttpApi(server, token="secret")
@@ -184,7 +184,7 @@ def test_objects_are_created_and_watched_over_tls() -> None:
             async with watch as events:
                 return [type(await anext(events)).__name__]
 
-    assert served(ask) == ["Added"]
+    assert resource_info(ask) == ["Added"]
 
 
 def test_a_server_that_cannot_prove_itself_is_not_talked_to() -> None:
@@ -194,7 +194,7 @@ def test_a_server_that_cannot_prove_itself_is_not_talked_to() -> None:
             await transport.send(Request(method="GET", path="/version"))
 
     with pytest.raises(ConnectionLost, match="certificate"):
-        served(ask)
+        resource_info(ask)
 
 
 def test_an_insecure_cluster_is_talked_to_when_asked_for() -> None:
@@ -203,4 +203,4 @@ def test_an_insecure_cluster_is_talked_to_when_asked_for() -> None:
         async with HttpTransport(careless, LoopClock.starting_now()) as transport:
             return (await transport.send(Request(method="GET", path="/version"))).status
 
-    assert served(ask) == 200
+    assert resource_info(ask) == 200

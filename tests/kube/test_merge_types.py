@@ -2,18 +2,18 @@
 
 import pytest
 
-from grove.cluster.built_in_resources import SERVED, Served
+from grove.cluster.built_in_resources import SERVED, ResourceInfo
 from grove.cluster.patches.merge_types import Items, Members, built_in_type
 from tests.kube.controlplane.build import DEFAULT_VERSION
 from tests.kube.controlplane.merge_types import TARGET, text_of, types_of
 from tests.kube.controlplane.plane import Plane
 
-_BUILT_IN = [served for served in SERVED if not served.is_custom]
+_BUILT_IN = [resource_info for resource_info in SERVED if not resource_info.is_custom]
 
 
-@pytest.mark.parametrize("served", _BUILT_IN, ids=[served.qualified for served in _BUILT_IN])
-def test_every_built_in_kind_has_a_type(served: Served) -> None:
-    found = built_in_type(served.api_version, served.kind)
+@pytest.mark.parametrize("resource_info", _BUILT_IN, ids=[resource_info.qualified for resource_info in _BUILT_IN])
+def test_every_built_in_kind_has_a_type(resource_info: ResourceInfo) -> None:
+    found = built_in_type(resource_info.api_version, resource_info.kind)
     assert isinstance(found, Members)
     assert {"apiVersion", "kind", "metadata"} <= set(found.fields)
 

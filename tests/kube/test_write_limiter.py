@@ -13,12 +13,12 @@ from grove.sim.virtual_clock import run_virtual
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-async def write(limiter: WriteLimiter, lane: str, seconds: float, done: list[tuple[str, float]]) -> None:
+async def write(limiter: WriteLimiter, flow: str, seconds: float, done: list[tuple[str, float]]) -> None:
     clock = LoopClock(EPOCH)
-    async with limiter.turn(lane) as turn:
+    async with limiter.turn(flow) as turn:
         await clock.sleep(seconds)
         turn.answered(200)
-        done.append((lane, clock.monotonic()))
+        done.append((flow, clock.monotonic()))
 
 
 async def one_answer(
@@ -60,7 +60,7 @@ def test_a_late_lane_does_not_wait_behind_the_crowd_of_another() -> None:
             group.create_task(write(limiter, "late", 0.1, done))
         return done
 
-    assert [lane for lane, _ in run_virtual(main())] == [
+    assert [flow for flow, _ in run_virtual(main())] == [
         "crowd", "crowd", "late", "crowd", "late", "crowd", "crowd", "crowd",
     ]  # fmt: skip
 
@@ -70,9 +70,9 @@ def test_many_lanes_take_turns_one_by_one() -> None:
         limiter = WriteLimiter(LoopClock(EPOCH), start=1, lowest=1, highest=1)
         done: list[tuple[str, float]] = []
         async with asyncio.TaskGroup() as group:
-            for lane in "xaaabbc":
-                group.create_task(write(limiter, lane, 0.1, done))
-        return "".join(lane for lane, _ in done)
+            for flow in "xaaabbc":
+                group.create_task(write(limiter, flow, 0.1, done))
+        return "".join(flow for flow, _ in done)
 
     assert run_virtual(main()) == "xabcaba"
 
@@ -109,8 +109,8 @@ def test_nothing_starts_before_the_instant_the_server_asked_for() -> None:
         await one_answer(limiter, 429, retry_after=5)
         done: list[tuple[str, float]] = []
         async with asyncio.TaskGroup() as group:
-            for lane in "aab":
-                group.create_task(write(limiter, lane, 0.0, done))
+            for flow in "aab":
+                group.create_task(write(limiter, flow, 0.0, done))
         return done
 
     assert run_virtual(main()) == [("a", 5.0), ("a", 5.0), ("b", 5.0)]

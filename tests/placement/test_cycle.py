@@ -102,7 +102,7 @@ def test_room_is_kept_when_the_base_was_scheduled_before_this_cycle() -> None:
 
 def test_a_waiting_pod_is_not_told_a_hundred_names() -> None:
     kept = [scaled(f"s{index}", base_is_scheduled=True) for index in range(5)]
-    message = decide(nodes(10), *kept, loners=[pod("p")])[1]["p"]
+    message = decide(nodes(10), *kept, ungrouped_pods=[pod("p")])[1]["p"]
     assert message.endswith("room is kept for the minimum of s0, s1, s2 and 2 more")
 
 
@@ -121,14 +121,19 @@ def test_extras_of_base_gangs_come_before_those_of_scaled_ones() -> None:
 def test_pods_without_a_gang_take_turns_with_extras_by_priority_and_age() -> None:
     extra = gang("g", group("a", 1, 2), age=5)
     older, younger, urgent = pod("older", age=9), pod("younger"), pod("urgent", priority=1)
-    assert list(decide(nodes(2), extra, loners=[younger, older, urgent])[0]) == ["a-0", "urgent"]
-    assert list(decide(nodes(3), extra, loners=[younger, older, urgent])[0]) == ["a-0", "urgent", "older"]
-    assert list(decide(nodes(4), extra, loners=[younger, older, urgent])[0]) == ["a-0", "urgent", "older", "a-1"]
+    assert list(decide(nodes(2), extra, ungrouped_pods=[younger, older, urgent])[0]) == ["a-0", "urgent"]
+    assert list(decide(nodes(3), extra, ungrouped_pods=[younger, older, urgent])[0]) == ["a-0", "urgent", "older"]
+    assert list(decide(nodes(4), extra, ungrouped_pods=[younger, older, urgent])[0]) == [
+        "a-0",
+        "urgent",
+        "older",
+        "a-1",
+    ]
 
 
 def test_one_node_is_filled_before_the_next() -> None:
     world = [node("b", slots=2), node("a", slots=2)]
-    assert decide(world, loners=pods("p", 3))[0] == {"p-0": "a", "p-1": "a", "p-2": "b"}
+    assert decide(world, ungrouped_pods=pods("p", 3))[0] == {"p-0": "a", "p-1": "a", "p-2": "b"}
 
 
 def test_large_pods_of_a_gang_are_placed_before_small_ones() -> None:
@@ -163,6 +168,6 @@ def test_pods_of_a_node_that_went_away_are_counted_when_it_comes_back() -> None:
     cluster = Cluster(nodes(1))
     cluster.place(pod("p"), "n0")
     cluster.remove_node("n0")
-    assert decide(cluster, loners=[pod("q")]) == ({}, {"q": "0/0 nodes are available: there are none"})
+    assert decide(cluster, ungrouped_pods=[pod("q")]) == ({}, {"q": "0/0 nodes are available: there are none"})
     cluster.set_node(node("n0"))
-    assert decide(cluster, loners=[pod("q")])[0] == {}
+    assert decide(cluster, ungrouped_pods=[pod("q")])[0] == {}

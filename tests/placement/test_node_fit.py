@@ -17,8 +17,8 @@ from grove.placement.node_fit import (
 from grove.placement.types import (
     ONE,
     PODS,
+    NodeRequirement,
     NodeTerm,
-    Requirement,
     Taint,
     Toleration,
     WeightedNodeTerm,
@@ -29,8 +29,8 @@ GPU_TAINT = Taint(key="gpu", value="yes", effect="NoSchedule")
 SOFT_TAINT = Taint(key="old", effect="PreferNoSchedule")
 
 
-def needs(operator: str, *values: str, key: str = "cores") -> Requirement:
-    return Requirement(key=key, operator=operator, values=values)
+def needs(operator: str, *values: str, key: str = "cores") -> NodeRequirement:
+    return NodeRequirement(key=key, operator=operator, values=values)
 
 
 WITH_DISK = NodeTerm(expressions=(needs("Exists", key="disk"),))
@@ -60,7 +60,7 @@ WITH_DISK = NodeTerm(expressions=(needs("Exists", key="disk"),))
     ],
 )
 def test_a_requirement_holds_exactly_when_kubernetes_says_so(
-    requirement: Requirement, labels: dict[str, str], verdict: bool
+    requirement: NodeRequirement, labels: dict[str, str], verdict: bool
 ) -> None:
     assert meets(requirement, labels) is verdict
 
@@ -160,6 +160,6 @@ def test_a_liked_node_is_taken_before_one_with_a_lower_name() -> None:
     liked = WeightedNodeTerm(weight=1, term=WITH_DISK)
     world = [node("a"), node("b", labels={"disk": "ssd"}), node("c", taints=(SOFT_TAINT,))]
     wishing = pod("p", shape=shape(preferred_nodes=(liked,)))
-    assert decide(world, loners=[wishing])[0] == {"p": "b"}
+    assert decide(world, ungrouped_pods=[wishing])[0] == {"p": "b"}
     plain = [pod(f"q{index}") for index in range(3)]
-    assert decide(reversed(world), loners=plain)[0] == {"q0": "a", "q1": "b", "q2": "c"}
+    assert decide(reversed(world), ungrouped_pods=plain)[0] == {"q0": "a", "q1": "b", "q2": "c"}

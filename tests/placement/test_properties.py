@@ -62,10 +62,10 @@ def test_no_node_is_ever_given_more_than_it_has(
 def test_every_waiting_pod_is_placed_or_told_why_exactly_once(
     world: list[NodeView], queue: list[GangDemand], loner_count: int
 ) -> None:
-    loners = pods("loner", loner_count)
-    decisions = schedule(Cluster(world), queue, loners)
+    ungrouped_pods = pods("loner", loner_count)
+    decisions = schedule(Cluster(world), queue, ungrouped_pods)
     answered = [b.pod.name for b in decisions.bindings] + [p.name for u in decisions.unplaced for p in u.pods]
-    waiting = [p.name for g in queue for part in g.groups for p in part.pending] + [p.name for p in loners]
+    waiting = [p.name for g in queue for part in g.groups for p in part.pending] + [p.name for p in ungrouped_pods]
     assert sorted(answered) == sorted(waiting)
     assert all(unplaced.message for unplaced in decisions.unplaced)
 

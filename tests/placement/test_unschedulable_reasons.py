@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grove.placement.types import PODS, NodeView, Shape, Taint
+from grove.placement.types import PODS, NodeView, SchedulingClass, Taint
 from grove.placement.unschedulable_reasons import describe, describe_requests
 from tests.placement.worlds import decide, gang, group, node, nodes, pod, pods, shape
 
@@ -16,7 +16,7 @@ def small_node(name: str) -> NodeView:
 
 
 def test_a_gang_that_lacks_one_node_says_so() -> None:
-    asking = Shape(requests=(("memory", 80 * MEBI), (PODS, 1000)))
+    asking = SchedulingClass(requests=(("memory", 80 * MEBI), (PODS, 1000)))
     ten = tuple(pod(f"p{index}", shape=asking) for index in range(10))
     message = "needs 10 pods of memory=80Mi together, 9 fit: 9 of 9 nodes have no room for one more (memory)"
     world = [small_node(f"n{index}") for index in range(9)]
@@ -63,7 +63,7 @@ def test_a_gang_that_lacks_one_node_says_so() -> None:
     ],
 )
 def test_a_pod_that_finds_no_node_is_told_why(world: list[NodeView], asks: dict[str, Any], message: str) -> None:
-    assert decide(world, loners=[pod("p", shape=shape(**asks))]) == ({}, {"p": message})
+    assert decide(world, ungrouped_pods=[pod("p", shape=shape(**asks))]) == ({}, {"p": message})
 
 
 def test_a_gang_of_unlike_pods_names_the_one_that_does_not_fit() -> None:
@@ -81,6 +81,6 @@ def test_a_gang_without_nodes_says_so() -> None:
 
 
 def test_requests_read_as_users_write_them() -> None:
-    asking = Shape(requests=(("cpu", 500), ("memory", 3 * MEBI), ("nvidia.com/gpu", 8000), (PODS, 1000)))
+    asking = SchedulingClass(requests=(("cpu", 500), ("memory", 3 * MEBI), ("nvidia.com/gpu", 8000), (PODS, 1000)))
     assert describe_requests(asking) == "cpu=500m, memory=3Mi, nvidia.com/gpu=8"
-    assert describe((pod("p", shape=Shape()), pod("q", shape=Shape()))) == "2 pods"
+    assert describe((pod("p", shape=SchedulingClass()), pod("q", shape=SchedulingClass()))) == "2 pods"

@@ -17,7 +17,7 @@ from grove.placement.types import (
     Pack,
     PackGroup,
     PodDemand,
-    Shape,
+    SchedulingClass,
 )
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,9 +39,9 @@ def nodes(count: int, *, slots: int = 1) -> list[NodeView]:
     return [node(f"n{index}", slots=slots) for index in range(count)]
 
 
-def shape(cpu: int = 1, *, gpu: int = 0, **asks: Any) -> Shape:
+def shape(cpu: int = 1, *, gpu: int = 0, **asks: Any) -> SchedulingClass:
     amounts = {"cpu": cpu * ONE, "nvidia.com/gpu": gpu * ONE, PODS: ONE}
-    return Shape(requests=tuple(sorted((k, v) for k, v in amounts.items() if v)), **asks)
+    return SchedulingClass(requests=tuple(sorted((k, v) for k, v in amounts.items() if v)), **asks)
 
 
 def pod(name: str, *, age: int = 0, priority: int = 0, labels: Mapping[str, str] = NO_LABELS, **asks: Any) -> PodDemand:
@@ -89,10 +89,10 @@ def together(name: str, *group_names: str, pack: Pack) -> PackGroup:
 
 
 def decide(
-    world: Iterable[NodeView] | Cluster, *gangs: GangDemand, loners: Iterable[PodDemand] = ()
+    world: Iterable[NodeView] | Cluster, *gangs: GangDemand, ungrouped_pods: Iterable[PodDemand] = ()
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Where each pod goes, and why each other one waits: by name."""
-    return told(schedule(world if isinstance(world, Cluster) else Cluster(world), gangs, loners))
+    return told(schedule(world if isinstance(world, Cluster) else Cluster(world), gangs, ungrouped_pods))
 
 
 def told(decisions: Decisions) -> tuple[dict[str, str], dict[str, str]]:

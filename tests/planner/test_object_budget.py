@@ -10,7 +10,7 @@ from grove.api.types.podcliqueset import PodCliqueSet
 from grove.planner.actions import Create, Plan
 from grove.planner.plan import plan
 from grove.planner.plan_cache import Memo
-from grove.planner.snapshot import Snapshot, Surroundings, build_context
+from grove.planner.snapshot import ClusterContext, Snapshot, build_context
 from tests.dsl import World, pcs, role, run_to_rest, scaling
 
 # Each replica: clique `a` of 2 pods, group `g` of 2 replicas with clique `b` of 1 pod; 11 objects.
@@ -26,7 +26,7 @@ def world() -> World:
 
 def seen(one: World, budget: int = BUDGET) -> Snapshot:
     snapshot = one.snapshot()
-    context = build_context(snapshot.pcs, Surroundings(objects_per_set=budget))
+    context = build_context(snapshot.pcs, ClusterContext(objects_per_set=budget))
     return msgspec.structs.replace(snapshot, context=context)
 
 

@@ -136,7 +136,7 @@ class TestIdleIsSilent:
         for _ in range(3):
             world.carry_out(plan(world.snapshot(), world.now))
         decided = plan(world.snapshot(), world.now)
-        assert (decided.is_empty, decided.wake_at) == (True, at(10))
+        assert (decided.is_empty, decided.requeue_at) == (True, at(10))
 
 
 class TestTheMemo:
@@ -176,8 +176,8 @@ class TestTheMemo:
                 decided = plan(world.snapshot(), world.now, memo)
                 plans.append(decided)
                 world.carry_out(decided)
-                if not world.live() and decided.is_empty and decided.wake_at:
-                    world.now = decided.wake_at
+                if not world.live() and decided.is_empty and decided.requeue_at:
+                    world.now = decided.requeue_at
             return [encoded(decided) for decided in plans]
 
         assert story(Memo()) == story(None)

@@ -205,9 +205,9 @@ def test_remembering_plans_changes_no_plan(observed: PodCliqueSet, data: st.Data
         assert decided == plan(world.snapshot(), world.now)
         world.carry_out(decided)
         if not world.live() and decided.is_empty:
-            if decided.wake_at is None:
+            if decided.requeue_at is None:
                 return
-            world.now = decided.wake_at
+            world.now = decided.requeue_at
     raise AssertionError("not at rest")
 
 
@@ -222,9 +222,9 @@ def test_whatever_is_refused_no_rule_is_broken_and_it_heals(
         never_wrong(world, decided)
         world.carry_out(decided)
         if not world.live() and decided.is_empty:
-            if decided.wake_at is None:
+            if decided.requeue_at is None:
                 break
-            world.now = decided.wake_at
+            world.now = decided.requeue_at
     hurt(data, world)
     world.quota = None
     run_to_rest(world, check=never_wrong)

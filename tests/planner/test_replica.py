@@ -6,7 +6,7 @@ import pytest
 from grove.api import labels
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
 from grove.api.types.service import ServiceSpec
-from grove.planner.actions import FreshLook
+from grove.planner.actions import LiveRead
 from grove.planner.plan import FEW_BUILDS, plan
 from grove.planner.views import CliqueView
 from tests.dsl import (
@@ -115,7 +115,7 @@ class TestScale:
             f"p-0 1: delete pods/{victim} (the clique has 2 pods and asks for 1)",
         ]
         assert decided.looks == (
-            FreshLook(
+            LiveRead(
                 namespace="default",
                 selector="grove.io/podclique=p-0-a",
                 owners=(PODCLIQUES.owner_key(world.all(PODCLIQUES)[0].metadata),),
@@ -239,7 +239,7 @@ class TestARefusedObject:
         assert created(pause - 1) == ["p-0-a"]
         assert created(pause) == ["p-0-a", "p-0-b"]
         waiting = plan(facts, at(pause) - SECOND)
-        assert waiting.wake_at == at(pause)
+        assert waiting.requeue_at == at(pause)
         assert [(one.about, one.reason, one.message, one.until) for one in waiting.findings] == [
             ("podcliques/p-0-b", "NameTaken", "exceeded quota", at(pause))
         ]
@@ -253,7 +253,7 @@ class TestARefusedObject:
         a = clique(pod(0))
         seen = replica(a, gangs=(gang(a),), services=(service(),), failures=(failure("podcliques/p-0-a"),))
         decided = plan(snapshot(pcs(role("a")), seen), NOW)
-        assert (decided.chains, decided.findings, decided.wake_at) == ((), (), None)
+        assert (decided.chains, decided.findings, decided.requeue_at) == ((), (), None)
         (set_status,) = [status for status in decided.statuses if status.resource is PODCLIQUESETS]
         assert ("conditions" in set_status.patch, "lastErrors" in set_status.patch) == (False, False)
 
@@ -302,7 +302,7 @@ class TestGatesInAPlan:
         seen = snapshot(pcs(replicas=2), replica(a, gangs=(gang(a),), services=(service(),)), replica(index=1))
         decided = plan(seen, at(seconds))
         assert [chain.key for chain in decided.chains] == keys
-        assert decided.wake_at == (at(10) if seconds < 10 else None)
+        assert decided.requeue_at == (at(10) if seconds < 10 else None)
 
     @pytest.mark.parametrize(("missing", "is_open"), [(FEW_BUILDS, True), (FEW_BUILDS + 1, False)])
     def test_while_much_is_to_be_built_no_gate_opens_and_no_service_is_made(self, missing: int, is_open: bool) -> None:
@@ -313,7 +313,7 @@ class TestGatesInAPlan:
         keys = [chain.key for chain in decided.chains]
         assert keys[:missing] == [f"p-{i}" for i in range(1, missing + 1)]
         assert keys[missing:] == ([f"p-{i}/gates" for i in range(missing + 1)] if is_open else [])
-        assert decided.wake_at == at(10)
+        assert decided.requeue_at == at(10)
 
     def test_pods_can_find_each_other_before_they_start(self) -> None:
         a = clique(gated(0))
@@ -326,7 +326,7 @@ class TestGatesInAPlan:
         a = clique(gated(0))
         refused = replica(a, gangs=(gang(a),), failures=(failure("services/p-0"),))
         decided = plan(snapshot(pcs(), refused), NOW)
-        assert (decided.chains, decided.wake_at) == ((), at(5))
+        assert (decided.chains, decided.requeue_at) == ((), at(5))
         assert [(finding.about, finding.message) for finding in decided.findings] == [
             ("podgang/p-0", "service p-0, by which its pods find each other, does not exist yet"),
             ("services/p-0", "exceeded quota"),

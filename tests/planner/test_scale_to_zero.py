@@ -9,7 +9,7 @@ from grove.api.resources import PODCLIQUES, PODGANGS
 from grove.api.types.meta import Condition, ConditionStatus
 from grove.api.types.podclique import PodCliqueStatus
 from grove.api.types.podgang import GangPhase, PodGangSpec
-from grove.planner.actions import Create, Patch, Plan, Urgency
+from grove.planner.actions import Create, Patch, Plan, StatusPriority
 from grove.planner.desired_state import draw_replica
 from grove.planner.gangs.gang_state import GangState
 from grove.planner.gangs.gate_removal import gates_of
@@ -18,8 +18,8 @@ from grove.planner.plan import plan
 from grove.planner.pods.pod_sync import CliquePods
 from grove.planner.status.availability import (
     AT_ZERO,
+    ConditionResult,
     GroupReplica,
-    Verdict,
     clique_breach,
     clique_scheduled,
     group_verdict,
@@ -62,8 +62,8 @@ def zero(name: str = A, *, needs: int = 2, status: PodCliqueStatus | None = None
     return clique(name=name, replicas=0, needs=needs, status=status or PodCliqueStatus(was_available=True))
 
 
-def no(reason: Reason, message: str) -> Verdict:
-    return Verdict(status=ConditionStatus.FALSE, reason=reason, message=message)
+def no(reason: Reason, message: str) -> ConditionResult:
+    return ConditionResult(status=ConditionStatus.FALSE, reason=reason, message=message)
 
 
 # What it is called
@@ -73,7 +73,9 @@ def test_a_clique_at_zero_is_available_scheduled_and_never_in_breach() -> None:
     view = zero()
     assert (is_available(view), has_minimum(view)) == (True, True)
     assert clique_breach(view) == no(Reason.SCALED_TO_ZERO, AT_ZERO)
-    assert clique_scheduled(view) == Verdict(status=ConditionStatus.TRUE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
+    assert clique_scheduled(view) == ConditionResult(
+        status=ConditionStatus.TRUE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO
+    )
 
 
 def test_a_clique_that_is_only_at_zero_never_was_available() -> None:
@@ -100,7 +102,7 @@ def test_a_clique_that_is_only_at_zero_never_was_available() -> None:
         ),
         pytest.param(
             clique(pod(0), replicas=2, needs=2, status=told(Reason.SUFFICIENT_READY_PODS)),
-            Verdict(
+            ConditionResult(
                 status=ConditionStatus.TRUE,
                 reason=Reason.INSUFFICIENT_READY_PODS,
                 message="1 of at least 2 pods are ready",
@@ -110,7 +112,7 @@ def test_a_clique_that_is_only_at_zero_never_was_available() -> None:
     ],
 )
 def test_a_clique_that_comes_back_from_zero_is_in_breach_only_after_it_was_ready_again(
-    view: CliqueView, verdict: Verdict
+    view: CliqueView, verdict: ConditionResult
 ) -> None:
     assert clique_breach(view) == verdict
 
@@ -173,7 +175,7 @@ def test_that_a_clique_is_at_zero_is_a_fact_that_is_written_before_its_pods_go()
     observed = pcs(role("a", 2, needs=2))
     decided = plan(snapshot(observed, replica(running, gangs=(gang(running),), services=(service(),))), at(60))
     status = next(one for one in decided.statuses if one.resource is PODCLIQUES)
-    assert status.urgency is Urgency.FACT
+    assert status.urgency is StatusPriority.FACT
     conditions = {one["type"]: one["reason"] for one in status.patch["conditions"]}
     assert conditions["MinAvailableBreached"] == "ScaledToZero"
 

@@ -11,7 +11,7 @@ import pytest
 
 from grove.clock import LoopClock
 from grove.kube.api_errors import ApiError, ConnectionLost
-from grove.kube.request_info import Target, target_of
+from grove.kube.request_info import RequestSummary, target_of
 from grove.kube.transport import Request, Response
 from grove.sim.faults import CALM, FaultPlan, FaultyTransport
 from grove.sim.virtual_clock import run_virtual
@@ -263,17 +263,17 @@ def test_a_dead_program_hears_no_more_of_its_watches() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "target"),
     [
-        ("POST", "/api/v1/namespaces/d/pods", Target(verb="create", resource="pods", namespace="d")),
+        ("POST", "/api/v1/namespaces/d/pods", RequestSummary(verb="create", resource="pods", namespace="d")),
         ("POST", "/api/v1/namespaces/d/pods/a/binding",
-         Target(verb="create", resource="pods/binding", namespace="d", name="a")),
+         RequestSummary(verb="create", resource="pods/binding", namespace="d", name="a")),
         ("PATCH", "/apis/grove.io/v1alpha1/namespaces/d/podcliques/a/status",
-         Target(verb="patch", resource="podcliques/status", namespace="d", name="a")),
+         RequestSummary(verb="patch", resource="podcliques/status", namespace="d", name="a")),
         ("DELETE", "/apis/grove.io/v1alpha1/namespaces/d/podcliques",
-         Target(verb="deletecollection", resource="podcliques", namespace="d")),
-        ("DELETE", "/api/v1/nodes/n", Target(verb="delete", resource="nodes", name="n")),
-        ("DELETE", "/api/v1/namespaces/d", Target(verb="delete", resource="namespaces", name="d")),
-        ("PUT", "/api/v1/nodes/n", Target(verb="update", resource="nodes", name="n")),
+         RequestSummary(verb="deletecollection", resource="podcliques", namespace="d")),
+        ("DELETE", "/api/v1/nodes/n", RequestSummary(verb="delete", resource="nodes", name="n")),
+        ("DELETE", "/api/v1/namespaces/d", RequestSummary(verb="delete", resource="namespaces", name="d")),
+        ("PUT", "/api/v1/nodes/n", RequestSummary(verb="update", resource="nodes", name="n")),
     ],
 )  # fmt: skip
-def test_a_request_says_what_it_wants_and_of_whom(method: str, path: str, target: Target) -> None:
+def test_a_request_says_what_it_wants_and_of_whom(method: str, path: str, target: RequestSummary) -> None:
     assert target_of(Request(method=method, path=path)) == target

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from grove.kube.transport import Request
-from grove.sim.faults import Write
+from grove.sim.faults import RecordedWrite
 from grove.sim.write_log import Timeline
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -12,10 +12,10 @@ PODS = "/api/v1/namespaces/default/pods"
 
 def write(
     method: str, path: str, *, status: int = 200, at: float = 1.5, body: object = None, selector: str = ""
-) -> Write:
+) -> RecordedWrite:
     query = {"labelSelector": selector} if selector else {}
     request = Request(method=method, path=path, query=query, body=msgspec.json.encode(body or {}))
-    return Write(at=at, request=request, status=status)
+    return RecordedWrite(at=at, request=request, status=status)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,9 @@ def write(
         (write("DELETE", f"{PODS}/a", status=409), "delete pods default/a -> 409"),
     ],
 )
-def test_each_write_is_a_line_with_its_time_its_writer_and_what_came_of_it(written: Write, sentence: str) -> None:
+def test_each_write_is_a_line_with_its_time_its_writer_and_what_came_of_it(
+    written: RecordedWrite, sentence: str
+) -> None:
     timeline = Timeline()
     timeline.record("operator", written)
     assert timeline.text() == f"       1.500  operator   {sentence}\n"

@@ -33,15 +33,15 @@ def end_state(world: World) -> dict[str, Any]:
     pod_names = {
         entry.name: _pod_key(entry.obj)
         for table in world.server.store.tables()
-        if table.served.plural == "pods"
+        if table.resource_info.plural == "pods"
         for entry in table.entries(None)
     }
     return {
-        f"{table.served.plural}/{pod_names.get(entry.name, entry.name)}": _plain(
-            _part(table.served.plural, entry.obj), pod_names
+        f"{table.resource_info.plural}/{pod_names.get(entry.name, entry.name)}": _plain(
+            _part(table.resource_info.plural, entry.obj), pod_names
         )
         for table in world.server.store.tables()
-        if table.served.plural in _KINDS
+        if table.resource_info.plural in _KINDS
         for entry in table.entries(None)
         if entry.obj["metadata"].get("deletionTimestamp") is None
     }

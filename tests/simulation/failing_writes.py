@@ -12,15 +12,15 @@ from grove.cli.why.runner import explain
 from grove.clock import Clock
 from grove.controller.manager import Controller
 from grove.controller.observability.health import Health
-from grove.controller.observability.instrumentation import OverheardTransport
+from grove.controller.observability.instrumentation import InstrumentedTransport
 from grove.controller.observability.metrics import Metrics
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 from grove.kube.request_info import target_of
 from grove.kube.transport import Request
 from grove.kube.write_limiter import WriteLimiter
-from grove.sim.faults import Refusal
-from grove.sim.simulation import Operator, World
+from grove.sim.faults import InjectedError
+from grove.sim.simulation import SimulatedOperator, World
 from tests.simulation.stories import ONE_POD_NODE, find_set
 
 # DESIGN.md, section 3: within 90 s of the first failure.
@@ -48,16 +48,16 @@ class FailingWorld:
         self.first_failure: float | None = None
         self.attempts: list[float] = []
 
-    def _operator(self, _: Client, clock: Clock, random: Random) -> Operator:
+    def _operator(self, _: Client, clock: Clock, random: Random) -> SimulatedOperator:
         self.metrics, self.health = Metrics(clock), Health()
-        transport = OverheardTransport(self.world.operator, self.metrics, self.health)
+        transport = InstrumentedTransport(self.world.operator, self.metrics, self.health)
         controller = Controller(Client(transport, clock, WriteLimiter(clock)), clock, random, meter=self.metrics)
         self.metrics.follow(controller)
         self.health.controller = controller
         self.metrics.troubles = self.health.troubles
         return controller
 
-    def fail(self, verb: str, resource: str, error: ApiError) -> Refusal:
+    def fail(self, verb: str, resource: str, error: ApiError) -> InjectedError:
         def applies(request: Request) -> bool:
             target = target_of(request)
             is_chosen = request.is_write and (target.verb, target.resource) == (verb, resource)

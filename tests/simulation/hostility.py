@@ -80,4 +80,6 @@ class OwnView:
 
     def running_pods(self) -> tuple[Pod, ...]:
         """Pods that run and stay."""
-        return tuple(pod for pod in self.objects(PODS) if pod.status.phase == "Running" and not pod.metadata.is_leaving)
+        return tuple(
+            pod for pod in self.objects(PODS) if pod.status.phase == "Running" and not pod.metadata.is_terminating
+        )

@@ -26,7 +26,7 @@ def watch_names(world: World) -> list[str]:
     born: list[str] = []
 
     def note(change: Change) -> None:
-        if change.served.plural == "pods" and change.type == ChangeType.ADDED:
+        if change.resource_info.plural == "pods" and change.type == ChangeType.ADDED:
             born.append(change.entry.obj["metadata"]["name"])
 
     world.server.store.subscribe(note)

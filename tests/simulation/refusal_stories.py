@@ -8,7 +8,7 @@ import yaml
 
 from grove.api import labels
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, RESOURCE_QUOTAS, SERVICES, Resource
-from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Wire, find_condition
+from grove.api.types.meta import Condition, JsonObject, ObjectMeta, WireStruct, find_condition
 from grove.kube.api_errors import ApiError
 from tests.scene import Scene, Seen
 from tests.simulation.stories import (
@@ -39,12 +39,12 @@ STRANGERS: tuple[tuple[Resource[Any], str, JsonObject], ...] = (
 )
 
 
-class _QuotaStatus(Wire):
+class _QuotaStatus(WireStruct):
     hard: dict[str, str] = {}
     used: dict[str, str] = {}
 
 
-class Quota(Wire):
+class Quota(WireStruct):
     metadata: ObjectMeta
     status: _QuotaStatus = _QuotaStatus()
 

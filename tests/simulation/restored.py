@@ -80,7 +80,7 @@ class _Look:
 
     def _set_problems(self, pcs: PodCliqueSet) -> Iterator[str]:
         name, status, replicas = pcs.metadata.name, pcs.status, pcs.spec.replicas
-        if pcs.metadata.is_leaving:
+        if pcs.metadata.is_terminating:
             yield f"set {name} is still leaving"
             return
         if pcs.spec.workload_type == WorkloadType.TRAINING:
@@ -239,7 +239,7 @@ class _Look:
                 yield from self._clique_problems(clique)
         if gang is None:
             return
-        if gang.metadata.is_leaving or labels.TEARDOWN in gang.metadata.annotations:
+        if gang.metadata.is_terminating or labels.TEARDOWN in gang.metadata.annotations:
             yield f"gang {name}: is being torn down"
         if gang.metadata.labels.get(labels.BASE_PODGANG, "") != base:
             yield f"gang {name}: its base is not {base or 'itself'}"
@@ -289,7 +289,7 @@ class _Look:
 
     def count_problems(self, clique: PodClique) -> Iterator[str]:
         status = clique.status
-        pods = [pod for pod in self.pods.get(clique.metadata.name, []) if not pod.metadata.is_leaving]
+        pods = [pod for pod in self.pods.get(clique.metadata.name, []) if not pod.metadata.is_terminating]
         active = [pod for pod in pods if pod.is_active]
         hash_ = self._newest_hash(clique)
         found = (
@@ -336,7 +336,7 @@ def _difference(found: list[str], wanted: list[str]) -> str:
 
 def _state_of(pod: Pod) -> str:
     gates = [gate.name for gate in pod.spec.scheduling_gates]
-    leaving = ", leaving" if pod.metadata.is_leaving else ""
+    leaving = ", leaving" if pod.metadata.is_terminating else ""
     scheduled = find_condition(pod.status.conditions, "PodScheduled")
     why = f", {scheduled.message}" if scheduled and scheduled.message else ""
     return f"{pod.status.phase} on {pod.spec.node_name or 'no node'}, gates {gates}{leaving}{why}"

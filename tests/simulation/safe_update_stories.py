@@ -49,7 +49,7 @@ class Serving:
         world.server.store.subscribe(self._observe)
 
     def _observe(self, change_: Change) -> None:
-        if change_.served.plural in ("pods", "podcliques"):
+        if change_.resource_info.plural in ("pods", "podcliques"):
             self.now = self._count()
             self.fewest = min(self.fewest, self.now)
 

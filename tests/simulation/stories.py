@@ -24,9 +24,15 @@ WORKLOAD1 = FIXTURES / "workload1.yaml"
 WORKLOAD2 = FIXTURES / "workload2.yaml"
 ONE_POD_NODE = {"cpu": "4", "memory": "150Mi", "pods": "110"}
 _NAMESPACED = tuple(
-    Resource(group=served.group, version=served.version, plural=served.plural, kind=served.kind, view=Object)
-    for served in SERVED
-    if served.namespaced
+    Resource(
+        group=resource_info.group,
+        version=resource_info.version,
+        plural=resource_info.plural,
+        kind=resource_info.kind,
+        view=Object,
+    )
+    for resource_info in SERVED
+    if resource_info.namespaced
 )
 
 

@@ -26,7 +26,7 @@ from grove.api.resources import (
     SERVICES,
     Resource,
 )
-from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, Wire
+from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, WireStruct
 from grove.api.types.pod import Pod
 from grove.api.types.podclique import PodClique
 from grove.api.types.podcliqueset import PodCliqueSet
@@ -38,7 +38,7 @@ from grove.kube.client import Client
 from grove.planner.plan import plan
 from grove.sim.faults import CALM, FaultPlan
 from grove.sim.invariants.ownership import foreign_facts
-from grove.sim.simulation import Operator, World
+from grove.sim.simulation import SimulatedOperator, World
 from grove.sim.virtual_clock import run_virtual
 from tests.simulation.hostility import HostileTenant, OwnView
 from tests.simulation.restored import unrestored, untrue_counts
@@ -248,7 +248,7 @@ class Storm:
                 await self._rest()
         return world.timeline.text()
 
-    def _operator(self, client: Client, clock: Clock, random: Random) -> Operator:
+    def _operator(self, client: Client, clock: Clock, random: Random) -> SimulatedOperator:
         self.controllers.append(Controller(client, clock, random))
         return self.controllers[-1]
 
@@ -309,7 +309,7 @@ class Storm:
             decided = plan(snapshot, now) if snapshot else None
             if decided is None:
                 continue
-            yield f"{pcs.metadata.name}: wakes at {decided.wake_at}, looks {len(decided.looks)}"
+            yield f"{pcs.metadata.name}: wakes at {decided.requeue_at}, looks {len(decided.looks)}"
             for finding in decided.findings:
                 yield f"{pcs.metadata.name}: {finding.about}: {finding.reason}: {finding.message} ({finding.until})"
             for chain in decided.chains:
@@ -469,7 +469,7 @@ class Storm:
         ours = (one for one in self._objects(resource) if one.metadata.controller)
         if resource is PODCLIQUES:
             # Nor what remembers which pods of a training attempt are to be waited for.
-            waits = {pod.metadata.controller for pod in self._objects(PODS) if pod.metadata.is_leaving}
+            waits = {pod.metadata.controller for pod in self._objects(PODS) if pod.metadata.is_terminating}
             ours = (
                 one for one in ours if not self._is_training(one) or PODCLIQUES.owner_key(one.metadata) not in waits
             )
@@ -658,7 +658,7 @@ class Storm:
         return self._view.objects(resource)
 
     def _living_sets(self) -> tuple[PodCliqueSet, ...]:
-        return tuple(pcs for pcs in self._objects(PODCLIQUESETS) if not pcs.metadata.is_leaving)
+        return tuple(pcs for pcs in self._objects(PODCLIQUESETS) if not pcs.metadata.is_terminating)
 
     def _pick(self, choices: tuple[Any, ...]) -> Any:
         return self.random.choice(choices) if choices else None
@@ -795,7 +795,7 @@ _STEPS = tuple(step for _, step in _WEIGHTED)
 _WEIGHTS = tuple(weight for weight, _ in _WEIGHTED)
 
 
-class _Written(Wire):
+class _Written(WireStruct):
     """A set as it was written."""
 
     metadata: ObjectMeta
@@ -805,7 +805,7 @@ class _Written(Wire):
 def _written_cliques(world: World, name: str) -> list[JsonObject] | None:
     """A copy of the set's cliques, to edit."""
     for pcs in world.objects(PODCLIQUESETS.viewed_as(_Written)):
-        if pcs.metadata.name == name and not pcs.metadata.is_leaving:
+        if pcs.metadata.name == name and not pcs.metadata.is_terminating:
             cliques: list[JsonObject] = pcs.spec["template"]["cliques"]
             return cliques
     return None
@@ -813,7 +813,7 @@ def _written_cliques(world: World, name: str) -> list[JsonObject] | None:
 
 def _behind_foreign_gate(world: World) -> Iterator[Pod]:
     for pod in world.pods():
-        if not pod.metadata.is_leaving and any(gate.name == FOREIGN_GATE for gate in pod.spec.scheduling_gates):
+        if not pod.metadata.is_terminating and any(gate.name == FOREIGN_GATE for gate in pod.spec.scheduling_gates):
             yield pod
 
 

@@ -35,7 +35,7 @@ def pods_of(world: World, *cliques: str) -> dict[Uid, str]:
     return {
         pod.metadata.uid: pod.metadata.labels[labels.PODCLIQUE]
         for pod in world.pods()
-        if not pod.metadata.is_leaving and (not cliques or pod.metadata.labels[labels.PODCLIQUE] in cliques)
+        if not pod.metadata.is_terminating and (not cliques or pod.metadata.labels[labels.PODCLIQUE] in cliques)
     }
 
 

@@ -225,7 +225,7 @@ def test_a_clique_deleted_by_hand_comes_back_at_once_although_its_old_pods_canno
             await world.nodes.fail(node)
         await world.delete(PODCLIQUES, "web-0-worker")
         await world.clock.sleep(5)
-        old = {pod.metadata.name for pod in world.pods() if pod.metadata.is_leaving}
+        old = {pod.metadata.name for pod in world.pods() if pod.metadata.is_terminating}
         assert len(old) == 2
         assert len(world.running_pods()) == 2
         assert not old & {pod.metadata.name for pod in world.running_pods()}
@@ -334,8 +334,8 @@ def test_an_absurd_set_that_came_past_admission_says_so_holds_up_nobody_and_can_
 
 def put_past_admission(world: World, absurd: JsonObject) -> None:
     metadata = {"namespace": "default", "uid": "bad", "generation": 1, **absurd["metadata"]}
-    served = BY_QUALIFIED[f"{PODCLIQUESETS.plural}.{PODCLIQUESETS.group}"]
-    world.server.store.put(served, "default", metadata["name"], {**absurd, "metadata": metadata})
+    resource_info = BY_QUALIFIED[f"{PODCLIQUESETS.plural}.{PODCLIQUESETS.group}"]
+    world.server.store.put(resource_info, "default", metadata["name"], {**absurd, "metadata": metadata})
 
 
 def test_a_child_scaled_beyond_all_measure_past_admission_is_capped() -> None:

@@ -12,7 +12,7 @@ import pytest
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
 from grove.cluster.storage.store import Backup
 from grove.kube.api_errors import ConnectionLost
-from grove.sim.faults import Write
+from grove.sim.faults import RecordedWrite
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests.simulation.restored import unrestored
@@ -39,7 +39,7 @@ class RestoredWorld:
         self.restored_at = world.clock.monotonic()
         world.operator.lift(away)
 
-    def writes(self) -> list[Write]:
+    def writes(self) -> list[RecordedWrite]:
         """Of the operator, since the server is back."""
         return [write for write in self.world.writes_by("operator") if write.at >= self.restored_at]
 

@@ -73,7 +73,7 @@ def uids(world: World, resource: Resource[Any], name: str = "") -> dict[str, str
     return {
         one.metadata.name: one.metadata.uid
         for one in found
-        if not one.metadata.is_leaving and (not name or one.metadata.labels.get(labels.PART_OF) == name)
+        if not one.metadata.is_terminating and (not name or one.metadata.labels.get(labels.PART_OF) == name)
     }
 
 

@@ -9,7 +9,7 @@ from grove.api.types.meta import JsonObject, find_condition
 from grove.kube.api_errors import ApiError
 from grove.kube.request_info import target_of
 from grove.planner.teardown.recreation import Record, read_record
-from grove.sim.faults import Write
+from grove.sim.faults import RecordedWrite
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2, Story, expect_running
@@ -50,7 +50,7 @@ def records(world: World) -> list[Record]:
     return [record for gang in world.objects(PODGANGS) if (record := read_record(gang)) != Record()]
 
 
-def is_teardown(write: Write) -> bool:
+def is_teardown(write: RecordedWrite) -> bool:
     is_intent = b"grove.io/recreation" in write.request.body
     return write.request.method == "DELETE" or is_intent
 

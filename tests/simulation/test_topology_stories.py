@@ -9,10 +9,10 @@ from grove.api.resources import PODCLIQUESETS, PODGANGS, TOPOLOGY_BINDINGS
 from grove.cli.common.options import parse_target
 from grove.cli.why.runner import explain
 from grove.clock import Clock
-from grove.controller.controller_options import Settings
+from grove.controller.controller_options import ControllerOptions
 from grove.controller.manager import Controller
 from grove.kube.client import Client
-from grove.sim.simulation import Operator, World
+from grove.sim.simulation import SimulatedOperator, World
 from grove.sim.virtual_clock import run_virtual
 from tests.simulation.stories import ONE_POD_NODE, Story, expect_running
 from tests.simulation.topology_stories import (
@@ -40,8 +40,8 @@ def test_the_story_of_topology_ends_as_told(story: Story) -> None:
     run_virtual(tell())
 
 
-def waiting_for_topology(client: Client, clock: Clock, random: Random) -> Operator:
-    return Controller(client, clock, random, Settings(waits_for_topology=True))
+def waiting_for_topology(client: Client, clock: Clock, random: Random) -> SimulatedOperator:
+    return Controller(client, clock, random, ControllerOptions(waits_for_topology=True))
 
 
 @pytest.mark.parametrize("story", WAITING_STORIES, ids=lambda story: story.name)
@@ -55,8 +55,8 @@ def test_where_a_binding_is_waited_for_the_story_ends_as_told(story: Story) -> N
     run_virtual(tell())
 
 
-def without_topology(client: Client, clock: Clock, random: Random) -> Operator:
-    return Controller(client, clock, random, Settings(is_topology_aware=False))
+def without_topology(client: Client, clock: Clock, random: Random) -> SimulatedOperator:
+    return Controller(client, clock, random, ControllerOptions(is_topology_aware=False))
 
 
 def test_switched_off_nothing_waits_and_the_set_says_so() -> None:

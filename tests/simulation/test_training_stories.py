@@ -224,7 +224,7 @@ def test_nobody_waits_for_ever_for_pods_on_a_node_that_is_gone() -> None:
         await world.wait_until(runs(world, 2))
         await world.nodes.fail(running(world)[0].spec.node_name)
         await world.wait_until(runs(world, 2, 1))
-        assert len([pod for pod in world.pods() if pod.metadata.is_leaving]) == 1
+        assert len([pod for pod in world.pods() if pod.metadata.is_terminating]) == 1
 
     tell(4, story)
 

@@ -279,7 +279,7 @@ def test_a_rested_world_has_an_empty_plan() -> None:
             snapshot = world.controller.observer.snapshot(the_set(world).metadata.uid)
             assert snapshot is not None
             found = plan(snapshot, world.clock.now())
-            assert (found.chains, found.statuses, found.looks, found.wake_at) == ((), (), (), None)
+            assert (found.chains, found.statuses, found.looks, found.requeue_at) == ((), (), (), None)
 
     run_virtual(run())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from grove.api import labels
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
-from grove.api.types.meta import JsonObject, ObjectMeta, Wire, find_condition, is_condition_true
+from grove.api.types.meta import JsonObject, ObjectMeta, WireStruct, find_condition, is_condition_true
 from grove.api.types.pod import Pod
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.values.times import wire_time
@@ -20,7 +20,7 @@ from tests.simulation.stories import Story
 FOR_EVER = "8760h"
 
 
-class _Raw(Wire):
+class _Raw(WireStruct):
     """A pod with its status as it was written."""
 
     metadata: ObjectMeta
@@ -119,7 +119,7 @@ def failure_message(world: Seen) -> str:
 def living(world: Scene, role: str = "") -> list[Pod]:
     """Pods that are not leaving, of one role or of all, in the order of their indices."""
     found = [
-        pod for pod in world.pods() if not pod.metadata.is_leaving and role in pod.metadata.labels[labels.PODCLIQUE]
+        pod for pod in world.pods() if not pod.metadata.is_terminating and role in pod.metadata.labels[labels.PODCLIQUE]
     ]
     return sorted(found, key=lambda pod: (pod.metadata.labels[labels.PODCLIQUE], pod.metadata.labels[labels.POD_INDEX]))
 

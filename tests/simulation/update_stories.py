@@ -364,7 +364,7 @@ async def a_pod_that_hangs_on_a_dead_node_is_not_waited_for(world: World) -> Non
     await world.clock.sleep(60)
     await change_image(world, NEW)
     await world.clock.sleep(120)
-    left = [pod.metadata.uid for pod in world.pods() if pod.metadata.is_leaving]
+    left = [pod.metadata.uid for pod in world.pods() if pod.metadata.is_terminating]
     assert left == [lost.metadata.uid]
     assert images(world) == {"s-0-a": [NEW] * 3}
     assert is_updated(world)

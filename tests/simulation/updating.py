@@ -12,7 +12,7 @@ import yaml
 from grove.api import labels
 from grove.api.resources import CONTROLLER_REVISIONS, GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODS
 from grove.api.template_revision import Revision, put_back, read_revision
-from grove.api.types.meta import JsonObject, ObjectMeta, Uid, Wire, find_condition
+from grove.api.types.meta import JsonObject, ObjectMeta, Uid, WireStruct, find_condition
 from grove.api.types.pod import Pod
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.cluster.storage.store import Change, ChangeType
@@ -24,7 +24,7 @@ OLD, NEW, NEWER = "registry.k8s.io/pause:3.10", "registry.k8s.io/pause:3.11", "r
 BROKEN = {labels.SIM_READY_AFTER: "never"}
 
 
-class Written(Wire):
+class Written(WireStruct):
     """Any object with its spec as it was written."""
 
     metadata: ObjectMeta
@@ -152,7 +152,7 @@ def images(world: World) -> dict[str, list[str]]:
     """The images of living pods by clique, sorted."""
     found: dict[str, list[str]] = {}
     for pod in world.objects(PODS.viewed_as(Written)):
-        if not pod.metadata.is_leaving:
+        if not pod.metadata.is_terminating:
             role = pod.metadata.labels[labels.PODCLIQUE]
             found.setdefault(role, []).append(pod.spec["containers"][0]["image"])
     return {role: sorted(found[role]) for role in sorted(found)}
@@ -286,7 +286,7 @@ class Witness:
         world.server.store.subscribe(self._observe)
 
     def _observe(self, change: Change) -> None:
-        match change.served.plural:
+        match change.resource_info.plural:
             case "pods":
                 self._observe_pod(change, msgspec.convert(change.entry.obj, Pod))
             case "podcliquesets" if change.type != ChangeType.DELETED:
@@ -297,7 +297,7 @@ class Witness:
         ready = self._ready.setdefault(clique, {})
         was_leaving = change.before is not None and "deletionTimestamp" in change.before.obj["metadata"]
         is_gone = change.type == ChangeType.DELETED
-        if (pod.metadata.is_leaving or is_gone) and not was_leaving:
+        if (pod.metadata.is_terminating or is_gone) and not was_leaving:
             self.seen.append(Seen("left", pod))
         is_ready = pod.is_ready and not is_gone
         if is_ready and pod.metadata.uid not in ready:

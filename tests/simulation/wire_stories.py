@@ -10,7 +10,7 @@ import yaml
 from grove.api import labels
 from grove.api.labels import GATE
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
-from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, Wire
+from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, WireStruct
 from tests.scene import Scene
 from tests.simulation.stories import left_of_sets
 
@@ -33,7 +33,7 @@ spec:
 TOPOLOGY = "topology.kubernetes.io/"
 
 
-class Written(Wire):
+class Written(WireStruct):
     """Any object with its spec as it was written."""
 
     metadata: ObjectMeta

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from grove.api.types.meta import JsonObject, Wire
+from grove.api.types.meta import JsonObject, WireStruct
 from grove.api.validation.field_errors import FieldError
 
 API_VERSION = "admission.k8s.io/v1"
@@ -29,23 +29,23 @@ class OversizedReviewError(Exception):
     """Whoever sent the body must act: reading it would take too much memory."""
 
 
-class GroupKind(Wire):
+class GroupKind(WireStruct):
     group: str = ""
     version: str = ""
     kind: str = ""
 
 
-class GroupResource(Wire):
+class GroupResource(WireStruct):
     group: str = ""
     version: str = ""
     resource: str = ""
 
 
-class UserInfo(Wire):
+class UserInfo(WireStruct):
     username: str = ""
 
 
-class _Circumstances(Wire):
+class _Circumstances(WireStruct):
     """A question without the objects that it is about."""
 
     uid: str
@@ -65,7 +65,7 @@ class ReviewRequest(_Circumstances):
     old_object: JsonObject | None = None
 
 
-class Verdict(Wire):
+class AdmissionResponse(WireStruct):
     """What is answered. `status` says why not; `patch` (JSON Patch) what to change first."""
 
     allowed: bool
@@ -74,7 +74,7 @@ class Verdict(Wire):
     warnings: tuple[str, ...] = ()
 
 
-ALLOWED = Verdict(allowed=True)
+ALLOWED = AdmissionResponse(allowed=True)
 
 
 _NULL = msgspec.Raw(b"null")
@@ -87,7 +87,7 @@ class _UnreadRequest(_Circumstances):
     old_object: msgspec.Raw = _NULL
 
 
-class _Review(Wire):
+class _Review(WireStruct):
     api_version: str
     kind: str
     request: _UnreadRequest
@@ -133,7 +133,7 @@ def _nested_too_deeply() -> MalformedReviewError:
     return MalformedReviewError(f"not an AdmissionReview: nested deeper than {MOST_LEVELS} levels")
 
 
-def close_review(uid: str, verdict: Verdict) -> bytes:
+def close_review(uid: str, verdict: AdmissionResponse) -> bytes:
     response: JsonObject = {"uid": uid, "allowed": verdict.allowed}
     if verdict.status is not None:
         response["status"] = verdict.status
@@ -145,7 +145,7 @@ def close_review(uid: str, verdict: Verdict) -> bytes:
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
-def invalid(kind: GroupKind, name: str, errors: tuple[FieldError, ...]) -> Verdict:
+def invalid(kind: GroupKind, name: str, errors: tuple[FieldError, ...]) -> AdmissionResponse:
     """Refused in the words of an API server that found these errors itself."""
     texts = [str(error) for error in errors]
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -155,8 +155,8 @@ def invalid(kind: GroupKind, name: str, errors: tuple[FieldError, ...]) -> Verdi
     return refused(422, "Invalid", message, details)
 
 
-def refused(code: int, reason: str, message: str, details: JsonObject | None = None) -> Verdict:
+def refused(code: int, reason: str, message: str, details: JsonObject | None = None) -> AdmissionResponse:
     status: JsonObject = {"status": "Failure", "code": code, "reason": reason, "message": message}
     if details is not None:
         status["details"] = details
-    return Verdict(allowed=False, status=status)
+    return AdmissionResponse(allowed=False, status=status)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from grove.admission.admission_review import ALLOWED, ReviewRequest, Verdict, refused
-from grove.admission.policy import is_leaving
+from grove.admission.admission_review import ALLOWED, AdmissionResponse, ReviewRequest, refused
+from grove.admission.policy import is_terminating
 from grove.api import labels
 from grove.api.resources import NATIVE_PODGROUPS, PODCLIQUESETS, PODGANGS
 from grove.api.types.meta import JsonObject, ObjectMeta, OwnerReference, without_nulls
@@ -55,13 +55,13 @@ def is_free(request: ReviewRequest) -> bool:
     if request.operation == "CONNECT":
         return True
     is_scheduler_s = request.operation == "UPDATE" and request.resource.group == NATIVE_PODGROUPS.group
-    if not (is_scheduler_s or is_leaving(request.old_object)):
+    if not (is_scheduler_s or is_terminating(request.old_object)):
         return False
     before, after = _claims(request.old_object), _claims(request.object)
     return {*after.set_names} <= {*before.set_names} and {*after.owners} <= {*before.owners}
 
 
-def authorize(request: ReviewRequest, sets: Sequence[PodCliqueSet], options: AuthorizerOptions) -> Verdict:
+def authorize(request: ReviewRequest, sets: Sequence[PodCliqueSet], options: AuthorizerOptions) -> AdmissionResponse:
     """`sets` are those that the claims of the object lead to, as far as they exist."""
     if is_free(request):
         return ALLOWED
@@ -81,11 +81,11 @@ def _protecting(request: ReviewRequest, sets: Sequence[PodCliqueSet]) -> Iterato
         return
     for pcs in sets:
         is_switched_off = pcs.metadata.annotations.get(labels.DISABLE_PROTECTION) == "true"
-        if not is_switched_off and not (is_deletion and pcs.metadata.is_leaving):
+        if not is_switched_off and not (is_deletion and pcs.metadata.is_terminating):
             yield pcs
 
 
-def _denied(request: ReviewRequest, name: str) -> Verdict:
+def _denied(request: ReviewRequest, name: str) -> AdmissionResponse:
     message = (
         f'{request.operation.lower()} of {request.resource.resource} "{request.name}" by {request.user_info.username}: '
         f'it is managed by the operator for PodCliqueSet "{name}"; change that set instead, or annotate it with '
@@ -94,14 +94,14 @@ def _denied(request: ReviewRequest, name: str) -> Verdict:
     return refused(403, "Forbidden", message)
 
 
-def _allowed_unprotected(claims: Claims) -> Verdict:
+def _allowed_unprotected(claims: Claims) -> AdmissionResponse:
     if claims.set_names:
         why = f'PodCliqueSet "{claims.set_names[0]}" does not exist'
     elif claims.owners:
         why = f'its owner {claims.owners[0].kind} "{claims.owners[0].name}" does not exist, or belongs to no set'
     else:
         why = f"neither its label {labels.PART_OF} nor its owner names a set"
-    return Verdict(allowed=True, warnings=(f"this object is not protected: {why}",))
+    return AdmissionResponse(allowed=True, warnings=(f"this object is not protected: {why}",))
 
 
 def _claims(json: JsonObject | None) -> Claims:

@@ -60,7 +60,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     is_manual: bool = False
 
 
-class Upkeep:
+class CertRotator:
     """`run` until cancelled. `is_ready` once the certificate that is served is trusted; it stays so.
 
     Without `configurations` somebody else sees to them.
@@ -103,14 +103,14 @@ class Upkeep:
                 tasks.create_task(self._configurations.run())
             while True:
                 self._news.clear()
-                await self._wait(await self._visit())
+                await self._wait(await self._reconcile())
 
     async def withdraw(self) -> None:
         """Before the server stops answering."""
         if self._configurations is not None and isinstance(self._registration.target, UrlTarget):
             await self._configurations.withdraw(self._registration.target)
 
-    async def _visit(self) -> float:
+    async def _reconcile(self) -> float:
         """One look at everything; returns the seconds to the next, if there is no news."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -223,10 +223,10 @@ class Upkeep:
 
     def _complain_about_names(self, held: tuple[Held, ...]) -> None:
         """Once: the API server asks somebody else, or nobody."""
-        complaint = _complaint(held, self._registration.target)
-        if complaint and complaint != self._complaint:
-            log.warning(complaint)
-        self._complaint = complaint
+        error_message = _complaint(held, self._registration.target)
+        if error_message and error_message != self._complaint:
+            log.warning(error_message)
+        self._complaint = error_message
 
 
 def _complaint(held: tuple[Held, ...], target: Target) -> str:

@@ -17,9 +17,9 @@ from grove.admission.webhook_certificates import (
     AUTHORITIES,
     CERTIFICATE,
     KEY,
-    Due,
     KeyMaterial,
     Lifetimes,
+    RotationStep,
     data_of,
     due,
     material_of,
@@ -148,7 +148,7 @@ class SecretKeys:
             secret = self._store.by_name(self._namespace, self._name)
             material = _material(secret)
             what = due(material, self._names, self._clock.now(), self._lifetimes)
-            if what is Due.NOTHING:
+            if what is RotationStep.NOTHING:
                 return material
             await self._renew(secret, material, what)
         # Others write faster than we do; their writes are news, and we look again.
@@ -164,7 +164,7 @@ class SecretKeys:
             return 0.0
         return min(_LONGEST_SECONDS, max(0.0, (at - self._clock.now()).total_seconds()))
 
-    async def _renew(self, secret: Secret | None, material: KeyMaterial, what: Due) -> None:
+    async def _renew(self, secret: Secret | None, material: KeyMaterial, what: RotationStep) -> None:
         new = renewed(material, what, self._names, self._clock.now(), self._lifetimes)
         try:
             self._store.observe(await self._write(secret, new))
@@ -235,11 +235,11 @@ class FileKeys:
         self._complain("")
         return KeyMaterial(certificate=certificate, key=key, authorities=bundle)
 
-    def _complain(self, complaint: str) -> None:
+    def _complain(self, error_message: str) -> None:
         """Once, not every few seconds."""
-        if complaint and complaint != self._complaint:
-            log.warning("webhook certificate cannot be read", why=complaint)
-        self._complaint = complaint
+        if error_message and error_message != self._complaint:
+            log.warning("webhook certificate cannot be read", why=error_message)
+        self._complaint = error_message
 
 
 def _material(secret: Secret | None) -> KeyMaterial:

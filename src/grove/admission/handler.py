@@ -9,22 +9,22 @@ from typing import Any
 
 from grove.admission.admission_review import (
     ALLOWED,
+    AdmissionResponse,
     GroupKind,
     MalformedReviewError,
     ReviewRequest,
-    Verdict,
     invalid,
     refused,
 )
 from grove.admission.authorizer import AuthorizerOptions, authorize, claims_of, is_free
 from grove.admission.json_patch import json_patch
 from grove.admission.lookups import Reader, find, find_whole, lookup_for, set_above
-from grove.admission.policy import DEFAULT_SETTINGS, is_leaving, review
+from grove.admission.policy import DEFAULT_SETTINGS, is_terminating, review
 from grove.api.defaulting import default_podcliqueset
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
 from grove.api.types.admission import AdmissionRequest, Operation
 from grove.api.types.meta import JsonObject
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 from grove.installation.webhook_configurations import (
     AUTHORIZER_PATH,
     DEFAULT_SET_PATH,
@@ -37,14 +37,17 @@ from grove.installation.webhook_configurations import (
 
 _SCALABLE: tuple[Resource[Any], ...] = (PODCLIQUESETS, PODCLIQUES, GROUPS)
 
-Question = Callable[[ReviewRequest], Awaitable[Verdict]]
+Question = Callable[[ReviewRequest], Awaitable[AdmissionResponse]]
 
 
-class Judge:
+class AdmissionHandler:
     """Answers with a verdict, or raises: `MalformedReviewError`, or `ApiError` when a look at the cluster failed."""
 
     def __init__(
-        self, client: Reader, settings: Settings = DEFAULT_SETTINGS, authorizer: AuthorizerOptions | None = None
+        self,
+        client: Reader,
+        settings: ValidationOptions = DEFAULT_SETTINGS,
+        authorizer: AuthorizerOptions | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -63,16 +66,16 @@ class Judge:
         """What is asked at a path; None: nothing."""
         return self._questions.get(path)
 
-    async def _default_set(self, request: ReviewRequest) -> Verdict:
+    async def _default_set(self, request: ReviewRequest) -> AdmissionResponse:
         _expect(request, PODCLIQUESETS)
-        if request.object is None or is_leaving(request.old_object):
+        if request.object is None or is_terminating(request.old_object):
             return ALLOWED
         old = None if request.old_object is None else default_podcliqueset(request.old_object)
         defaulted = default_podcliqueset(request.object, old, default_delay=self._settings.default_delay)
         patch = json_patch(request.object, defaulted)
-        return Verdict(allowed=True, patch=patch or None)
+        return AdmissionResponse(allowed=True, patch=patch or None)
 
-    async def _validate(self, resource: Resource[Any], request: ReviewRequest) -> Verdict:
+    async def _validate(self, resource: Resource[Any], request: ReviewRequest) -> AdmissionResponse:
         _expect(request, resource)
         return await self._judge(
             resource,
@@ -88,7 +91,7 @@ class Judge:
             ),
         )
 
-    async def _validate_scale(self, request: ReviewRequest) -> Verdict:
+    async def _validate_scale(self, request: ReviewRequest) -> AdmissionResponse:
         """A Scale says nothing but a count: the object itself is read, and judged as if its count had been edited."""
         resource = _scaled(request)
         held = await find_whole(self._client, resource, request.namespace, request.name)
@@ -113,17 +116,17 @@ class Judge:
             ),
         )
 
-    async def _judge(self, resource: Resource[Any], request: AdmissionRequest) -> Verdict:
+    async def _judge(self, resource: Resource[Any], request: AdmissionRequest) -> AdmissionResponse:
         # Before any look at the cluster: what is leaving is never held up by one that fails.
-        if is_leaving(request.old):
+        if is_terminating(request.old):
             return ALLOWED
         answer = review(request, await lookup_for(self._client, request, self._settings), self._settings)
         if not answer.is_allowed:
             kind = GroupKind(group=resource.group, version=resource.version, kind=resource.kind)
             return invalid(kind, request.name or _generate_name(request.object), answer.errors)
-        return Verdict(allowed=True, warnings=answer.warnings)
+        return AdmissionResponse(allowed=True, warnings=answer.warnings)
 
-    async def _authorize(self, request: ReviewRequest) -> Verdict:
+    async def _authorize(self, request: ReviewRequest) -> AdmissionResponse:
         if self._authorizer is None:
             raise MalformedReviewError("the authorizer is switched off here: remove its webhook configuration")
         # Before any look at the cluster: what is leaving is never held up by one that fails.

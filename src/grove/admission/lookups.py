@@ -6,18 +6,18 @@ an `ApiError`, and then nobody knows what the answer would be.
 
 from typing import Any, Protocol, TypeVar
 
-from grove.admission.policy import Lookup
+from grove.admission.policy import AdmissionLookups
 from grove.admission.schedulers import FindQueue, queue_of
 from grove.api.defaulting import default_podcliqueset
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, TOPOLOGY_BINDINGS, Resource
 from grove.api.types.admission import AdmissionRequest
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
-from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, OwnerReference, Uid, Wire, to_wire
+from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, OwnerReference, Uid, WireStruct, to_wire
 from grove.api.types.podcliqueset import PodCliqueSet
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.validation.schema import read
 from grove.api.validation.syntax import dns_label_complaint, dns_subdomain_complaint
-from grove.api.validation.validation_options import FindBinding, Settings
+from grove.api.validation.validation_options import FindBinding, ValidationOptions
 from grove.backends.queues import QueueAsk
 from grove.kube.api_errors import ApiError
 
@@ -36,7 +36,7 @@ class Reader(Protocol):
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T: ...
 
 
-class Whole(Wire):
+class Whole(WireStruct):
     """An object with everything that rules look at."""
 
     metadata: ObjectMeta
@@ -44,7 +44,7 @@ class Whole(Wire):
     status: JsonObject = {}
 
 
-async def lookup_for(client: Reader, request: AdmissionRequest, settings: Settings) -> Lookup:
+async def lookup_for(client: Reader, request: AdmissionRequest, settings: ValidationOptions) -> AdmissionLookups:
     """Answers to all that the review of this request may ask."""
     match request.plural:
         case PODCLIQUESETS.plural:
@@ -52,7 +52,7 @@ async def lookup_for(client: Reader, request: AdmissionRequest, settings: Settin
         case PODCLIQUES.plural | GROUPS.plural if _changes_spec(request):
             return await _owner_lookup(client, request)
         case _:
-            return Lookup()
+            return AdmissionLookups()
 
 
 async def find(client: Reader, resource: Resource[T], namespace: str, name: str) -> T | None:
@@ -75,21 +75,21 @@ async def find_whole(client: Reader, resource: Resource[Any], namespace: str, na
     return {"apiVersion": resource.api_version, "kind": resource.kind, **to_wire(found)}
 
 
-async def _set_lookup(client: Reader, request: AdmissionRequest, settings: Settings) -> Lookup:
+async def _set_lookup(client: Reader, request: AdmissionRequest, settings: ValidationOptions) -> AdmissionLookups:
     topology, queue = await _topology_lookup(client, request), await _queue_lookup(client, request, settings)
-    return Lookup(topology_binding=topology, queue=queue)
+    return AdmissionLookups(topology_binding=topology, queue=queue)
 
 
-async def _queue_lookup(client: Reader, request: AdmissionRequest, settings: Settings) -> FindQueue:
+async def _queue_lookup(client: Reader, request: AdmissionRequest, settings: ValidationOptions) -> FindQueue:
     """The queue that the set asks for now. A kind that is not served has no objects: that is "not found" too."""
-    found: dict[str, Mirror | None] = {}
+    found: dict[str, SchedulerObject | None] = {}
     ask = _queue_ask(request.object, settings)
     if ask is not None and ask != _queue_ask(request.old, settings):
         found[ask.queue] = await find(client, ask.resource, "", ask.queue)
     return lambda asked: found.get(asked.queue)
 
 
-def _queue_ask(pcs: JsonObject | None, settings: Settings) -> QueueAsk | None:
+def _queue_ask(pcs: JsonObject | None, settings: ValidationOptions) -> QueueAsk | None:
     read_set = None if pcs is None else read(PODCLIQUESETS, default_podcliqueset(pcs)).object
     return None if read_set is None else queue_of(read_set, settings)
 
@@ -114,7 +114,7 @@ def _changes_spec(request: AdmissionRequest) -> bool:
     return request.old is not None and request.old.get("spec") != _object(request.object).get("spec")
 
 
-async def _owner_lookup(client: Reader, request: AdmissionRequest) -> Lookup:
+async def _owner_lookup(client: Reader, request: AdmissionRequest) -> AdmissionLookups:
     """The set of a clique or group, found through its controller: the set itself, or the group above a clique."""
     child = _controller_of(_object(request.old))
     pcs = None if child is None else await set_above(client, request.namespace, child)
@@ -122,7 +122,7 @@ async def _owner_lookup(client: Reader, request: AdmissionRequest) -> Lookup:
     def owner_set(namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
         return pcs if child is not None and (namespace, owner.uid) == (request.namespace, child.uid) else None
 
-    return Lookup(owner_set=owner_set)
+    return AdmissionLookups(owner_set=owner_set)
 
 
 def _controller_of(json: JsonObject) -> OwnerReference | None:

@@ -30,12 +30,12 @@ from grove.api.validation.schema import Reading, read
 from grove.api.validation.stored_bytes import scaled_clique_byte_errors, spec_errors
 from grove.api.validation.topology_constraints import topology_warnings
 from grove.api.validation.training import training_clique_changes, training_group_changes, training_warnings
-from grove.api.validation.validation_options import FindBinding, Settings
+from grove.api.validation.validation_options import FindBinding, ValidationOptions
 
 T = TypeVar("T", bound=HasMetadata)
 
 
-class Lookup(msgspec.Struct, frozen=True, kw_only=True):
+class AdmissionLookups(msgspec.Struct, frozen=True, kw_only=True):
     """What the answer may depend on besides the object. A question that cannot be asked here is None."""
 
     topology_binding: FindBinding | None = None
@@ -51,17 +51,17 @@ _SEPARATORS = re.compile(r"[.\[]")
 # Paths of our schemas are shorter. A longer one ends in the key of a map, which may be of any length.
 _LONGEST_PLACE = 512
 
-NO_LOOKUP = Lookup()
-DEFAULT_SETTINGS = Settings()
+NO_LOOKUP = AdmissionLookups()
+DEFAULT_SETTINGS = ValidationOptions()
 
 
 def review(
-    request: AdmissionRequest, lookup: Lookup = NO_LOOKUP, settings: Settings = DEFAULT_SETTINGS
+    request: AdmissionRequest, lookup: AdmissionLookups = NO_LOOKUP, settings: ValidationOptions = DEFAULT_SETTINGS
 ) -> AdmissionAnswer:
     if request.object is None or request.operation is Operation.DELETE or request.subresource == "status":
         return AdmissionAnswer(object=request.object)
     # Not the new object: a deletion timestamp that somebody wrote into it would switch every rule off.
-    if is_leaving(request.old):
+    if is_terminating(request.old):
         return AdmissionAnswer(object=request.object)
     match request.group, request.plural:
         case PODCLIQUESETS.group, PODCLIQUESETS.plural:
@@ -83,7 +83,7 @@ def review(
             return AdmissionAnswer(object=request.object)
 
 
-def _review_set(request: AdmissionRequest, lookup: Lookup, settings: Settings) -> AdmissionAnswer:
+def _review_set(request: AdmissionRequest, lookup: AdmissionLookups, settings: ValidationOptions) -> AdmissionAnswer:
     old_json = None if request.old is None else default_podcliqueset(request.old)
     new_json = default_podcliqueset(request.object or {}, old_json, default_delay=settings.default_delay)
     new = read(PODCLIQUESETS, new_json)
@@ -101,7 +101,9 @@ def _review_set(request: AdmissionRequest, lookup: Lookup, settings: Settings) -
     return _answer(new_json, _joined(shape, rules), warnings)
 
 
-def _warnings(old: PodCliqueSet | None, new: PodCliqueSet, lookup: Lookup, settings: Settings) -> tuple[str, ...]:
+def _warnings(
+    old: PodCliqueSet | None, new: PodCliqueSet, lookup: AdmissionLookups, settings: ValidationOptions
+) -> tuple[str, ...]:
     """What the writer should know; silent when neither spec nor annotations changed."""
     # Silent by itself, unless another queue is asked for.
     schedulers = tuple(scheduler_warnings(old, new, settings, lookup.queue))
@@ -141,7 +143,7 @@ def _review_child(
     return _answer(new_json, errors)
 
 
-def _of_set(lookup: Lookup, rule: Callable[[Any, Any, PodCliqueSet], Iterable[FieldError]]) -> ChangeRule:
+def _of_set(lookup: AdmissionLookups, rule: Callable[[Any, Any, PodCliqueSet], Iterable[FieldError]]) -> ChangeRule:
     """A rule for children that depends on their set.
 
     The set is found through the owner that the child had: a write that also takes the owner away is not let off.
@@ -157,7 +159,9 @@ def _of_set(lookup: Lookup, rule: Callable[[Any, Any, PodCliqueSet], Iterable[Fi
     return errors
 
 
-def _clique_changes(settings: Settings, old: PodClique, new: PodClique, pcs: PodCliqueSet) -> Iterator[FieldError]:
+def _clique_changes(
+    settings: ValidationOptions, old: PodClique, new: PodClique, pcs: PodCliqueSet
+) -> Iterator[FieldError]:
     if pcs.spec.workload_type == WorkloadType.TRAINING:
         yield from training_clique_changes(old, new, pcs.metadata.name)
     elif new.spec.replicas > old.spec.replicas:
@@ -168,7 +172,7 @@ def _clique_changes(settings: Settings, old: PodClique, new: PodClique, pcs: Pod
 
 
 def _group_changes(
-    settings: Settings, old: PodCliqueScalingGroup, new: PodCliqueScalingGroup, pcs: PodCliqueSet
+    settings: ValidationOptions, old: PodCliqueScalingGroup, new: PodCliqueScalingGroup, pcs: PodCliqueSet
 ) -> Iterator[FieldError]:
     if pcs.spec.workload_type == WorkloadType.TRAINING:
         yield from training_group_changes(old, new, pcs.metadata.name)
@@ -207,7 +211,7 @@ def _first_errors(errors: tuple[FieldError, ...]) -> tuple[FieldError, ...]:
     return (*errors[:MOST_ERRORS], invalid("spec", UNSHOWN, "there are more errors, not listed: correct these first"))
 
 
-def is_leaving(json: JsonObject | None) -> bool:
+def is_terminating(json: JsonObject | None) -> bool:
     """Being deleted already; None is not."""
     metadata = (json or {}).get("metadata")
     return isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None

@@ -22,7 +22,7 @@ T = TypeVar("T", bound=HasMetadata)
 TURN_SECONDS = 0.001
 
 
-class Server(Protocol):
+class ThreadedServer(Protocol):
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
 
@@ -30,7 +30,7 @@ class Server(Protocol):
 class ServerThread:
     """A server on an event loop and a thread of its own. `async with ServerThread(server):` serves inside of it."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ThreadedServer) -> None:
         self._server = server
         self._thread = threading.Thread(target=self._run, name="admission", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None

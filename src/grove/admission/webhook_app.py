@@ -9,16 +9,16 @@ import msgspec
 import structlog
 
 from grove.admission.authorizer import AuthorizerOptions
-from grove.admission.cert_rotator import Registration, Upkeep
+from grove.admission.cert_rotator import CertRotator, Registration
 from grove.admission.cert_source import FileKeys, Keys, SecretKeys, prepare_namespace
-from grove.admission.handler import Judge
+from grove.admission.handler import AdmissionHandler
 from grove.admission.thread import DistantReader, ServerThread
 from grove.admission.tls import LiveContext
 from grove.admission.webhook_certificates import Lifetimes
 from grove.admission.webhook_config_sync import Configurations
 from grove.admission.webhook_server import WebhookServer, reached_host
 from grove.api.types.meta import JsonObject
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 from grove.clock import Clock
 from grove.errors import UserError
 from grove.installation.webhook_configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
@@ -42,11 +42,11 @@ class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_manual: bool = False
     certificate_dir: Path | None = None
     authorizer: AuthorizerOptions | None = None
-    settings: Settings = Settings()
+    settings: ValidationOptions = ValidationOptions()
     lifetimes: Lifetimes = Lifetimes()
 
 
-class Webhooks:
+class WebhookApp:
     """`run` until cancelled."""
 
     def __init__(self, client: Client, clock: Clock, random: Random, options: WebhookOptions) -> None:
@@ -54,7 +54,7 @@ class Webhooks:
         self._clock = clock
         self._options = options
         tls = LiveContext()
-        judge = Judge(DistantReader(client), options.settings, options.authorizer)
+        judge = AdmissionHandler(DistantReader(client), options.settings, options.authorizer)
         self._server = WebhookServer(judge, tls, host=options.host, port=options.port)
         self._upkeep = upkeep_of(client, clock, random, options, tls)
 
@@ -94,10 +94,10 @@ class Webhooks:
                 await self._clock.sleep(_PAUSE_SECONDS)
 
 
-def upkeep_of(client: Client, clock: Clock, random: Random, options: WebhookOptions, tls: LiveContext) -> Upkeep:
+def upkeep_of(client: Client, clock: Clock, random: Random, options: WebhookOptions, tls: LiveContext) -> CertRotator:
     """All but the server: what keeps its certificate good and trusted."""
     news = asyncio.Event()
-    return Upkeep(
+    return CertRotator(
         clock,
         Random(random.random()),
         tls=tls,

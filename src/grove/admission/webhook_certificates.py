@@ -44,7 +44,7 @@ class KeyMaterial(msgspec.Struct, frozen=True, kw_only=True):
         return "KeyMaterial(...)"
 
 
-class Due(StrEnum):
+class RotationStep(StrEnum):
     """What is to be made anew."""
 
     NOTHING = "nothing"
@@ -76,18 +76,18 @@ def data_of(material: KeyMaterial) -> dict[str, bytes]:
 # --- deciding --------------------------------------------------------------------------------------------------------
 
 
-def due(material: KeyMaterial, names: tuple[str, ...], now: datetime, lifetimes: Lifetimes) -> Due:
+def due(material: KeyMaterial, names: tuple[str, ...], now: datetime, lifetimes: Lifetimes) -> RotationStep:
     """The first thing that is not as it should be. Names that the certificate has besides ours may stay."""
     authorities = read_certificates(material.authorities)
     signing = _signing_authority(material, authorities)
     if signing is None or now >= _renewal(signing):
-        return Due.AUTHORITY
+        return RotationStep.AUTHORITY
     served = _served_certificate(material)
     if served is None or not _is_signed_by(served, signing):
-        return Due.CERTIFICATE
+        return RotationStep.CERTIFICATE
     if now >= _renewal(served) or frozenset(names) - frozenset(names_of(served)):
-        return Due.CERTIFICATE
-    return Due.NOTHING if _kept(authorities, signing, now, lifetimes) == authorities else Due.BUNDLE
+        return RotationStep.CERTIFICATE
+    return RotationStep.NOTHING if _kept(authorities, signing, now, lifetimes) == authorities else RotationStep.BUNDLE
 
 
 def next_due(material: KeyMaterial, lifetimes: Lifetimes) -> datetime | None:
@@ -101,18 +101,18 @@ def next_due(material: KeyMaterial, lifetimes: Lifetimes) -> datetime | None:
 
 
 def renewed(
-    material: KeyMaterial, what: Due, names: tuple[str, ...], now: datetime, lifetimes: Lifetimes
+    material: KeyMaterial, what: RotationStep, names: tuple[str, ...], now: datetime, lifetimes: Lifetimes
 ) -> KeyMaterial:
     """The material with what was due made anew. The bundle keeps every authority that may still be needed."""
     authorities = read_certificates(material.authorities)
     key, signing = _load_key(material.authority_key), _signing_authority(material, authorities)
-    if what is Due.AUTHORITY or key is None or signing is None:
+    if what is RotationStep.AUTHORITY or key is None or signing is None:
         key = make_key()
         signing = make_authority(key, "Grove-CA", now - lifetimes.leeway, now + lifetimes.authority)
-        what = Due.AUTHORITY
+        what = RotationStep.AUTHORITY
     kept = _kept((signing, *(one for one in authorities if one != signing)), signing, now, lifetimes)
     material = msgspec.structs.replace(material, authorities=pem_of(kept), authority_key=key_pem_of(key))
-    if what is Due.BUNDLE:
+    if what is RotationStep.BUNDLE:
         return material
     served_key = make_key()
     all_names = tuple(dict.fromkeys((*names, *_names_before(material))))

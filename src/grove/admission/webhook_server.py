@@ -13,7 +13,7 @@ import structlog
 from aiohttp import web
 
 from grove.admission.admission_review import MalformedReviewError, OversizedReviewError, close_review, open_review
-from grove.admission.handler import Judge
+from grove.admission.handler import AdmissionHandler
 from grove.admission.tls import LiveContext
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
@@ -48,7 +48,7 @@ class BusyError(Exception):
 class WebhookServer:
     """`start`, then `stop`. Which certificate it shows is said to the `LiveContext`."""
 
-    def __init__(self, judge: Judge, tls: LiveContext, *, host: str, port: int) -> None:
+    def __init__(self, judge: AdmissionHandler, tls: LiveContext, *, host: str, port: int) -> None:
         self._judge = judge
         self._host = host
         self._wanted_port = port

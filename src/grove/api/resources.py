@@ -8,19 +8,19 @@ from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.controllerrevision import ControllerRevision
 from grove.api.types.event import Event
 from grove.api.types.lease import Lease
-from grove.api.types.meta import HasMetadata, ObjectMeta, OwnerKey, Wire
+from grove.api.types.meta import HasMetadata, ObjectMeta, OwnerKey, WireStruct
 from grove.api.types.pod import Pod
 from grove.api.types.podclique import PodClique
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.types.secret import Secret
 from grove.api.types.service import Service
 from grove.api.types.webhookconfiguration import WebhookConfiguration
 
 
-class Object(Wire):
+class Object(WireStruct):
     """Any object of which only the metadata matters."""
 
     metadata: ObjectMeta
@@ -111,23 +111,37 @@ CONTROLLER_REVISIONS = Resource(
 
 # What schedulers keep of their own; served only where such a scheduler is installed.
 NATIVE_PODGROUPS = Resource(
-    group="scheduling.k8s.io", version="v1beta1", plural="podgroups", kind="PodGroup", view=Mirror
+    group="scheduling.k8s.io", version="v1beta1", plural="podgroups", kind="PodGroup", view=SchedulerObject
 )
 NATIVE_COMPOSITES = Resource(
-    group="scheduling.k8s.io", version="v1alpha3", plural="compositepodgroups", kind="CompositePodGroup", view=Mirror
+    group="scheduling.k8s.io",
+    version="v1alpha3",
+    plural="compositepodgroups",
+    kind="CompositePodGroup",
+    view=SchedulerObject,
 )
 KAI_PODGROUPS = Resource(
-    group="scheduling.run.ai", version="v2alpha2", plural="podgroups", kind="PodGroup", view=Mirror
+    group="scheduling.run.ai", version="v2alpha2", plural="podgroups", kind="PodGroup", view=SchedulerObject
 )
 KAI_QUEUES = Resource(
-    group="scheduling.run.ai", version="v2", plural="queues", kind="Queue", namespaced=False, view=Mirror
+    group="scheduling.run.ai", version="v2", plural="queues", kind="Queue", namespaced=False, view=SchedulerObject
 )
 KAI_TOPOLOGIES = Resource(
-    group="kai.scheduler", version="v1alpha1", plural="topologies", kind="Topology", namespaced=False, view=Mirror
+    group="kai.scheduler",
+    version="v1alpha1",
+    plural="topologies",
+    kind="Topology",
+    namespaced=False,
+    view=SchedulerObject,
 )
 VOLCANO_PODGROUPS = Resource(
-    group="scheduling.volcano.sh", version="v1beta1", plural="podgroups", kind="PodGroup", view=Mirror
+    group="scheduling.volcano.sh", version="v1beta1", plural="podgroups", kind="PodGroup", view=SchedulerObject
 )
 VOLCANO_QUEUES = Resource(
-    group="scheduling.volcano.sh", version="v1beta1", plural="queues", kind="Queue", namespaced=False, view=Mirror
+    group="scheduling.volcano.sh",
+    version="v1beta1",
+    plural="queues",
+    kind="Queue",
+    namespaced=False,
+    view=SchedulerObject,
 )

@@ -12,14 +12,14 @@ import msgspec
 from grove.api import names
 from grove.api.template_hash import canonical_template
 from grove.api.types.controllerrevision import ControllerRevision
-from grove.api.types.meta import JsonObject, Wire, to_wire
+from grove.api.types.meta import JsonObject, WireStruct, to_wire
 from grove.api.types.podcliqueset import CliqueTemplate, SetTemplate
 
 # Far below what the API server can store, far above what a set can reach.
 LARGEST_NUMBER = 2**53
 
 
-class CliqueRevision(Wire):
+class CliqueRevision(WireStruct):
     """The pod template of one clique, as the user wrote it, and the name by which pods carry it."""
 
     name: str
@@ -29,7 +29,7 @@ class CliqueRevision(Wire):
     pod_spec: JsonObject = {}
 
 
-class RevisionTemplate(Wire):
+class RevisionTemplate(WireStruct):
     """All pod templates of a set at one time."""
 
     generation_hash: str

@@ -6,11 +6,11 @@ Admission turns them into warnings, the planner into a condition. A field leaves
 from collections.abc import Iterator
 
 from grove.api.labels import MNNVL_GROUP
-from grove.api.types.meta import Wire
+from grove.api.types.meta import WireStruct
 from grove.api.types.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate, StartupType
 
 
-class UnbuiltField(Wire):
+class UnbuiltField(WireStruct):
     path: str
     detail: str
 

@@ -14,7 +14,7 @@ from grove.api.resources import Resource
 from grove.api.types.meta import JsonObject, Uid
 from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetSpec
 from grove.api.types.podgang import PodGang
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.validation.field_errors import FieldError
 
 
@@ -23,7 +23,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     """Base of everything that crosses this seam."""
 
 
-class Can(Value):
+class SchedulerCapabilities(Value):
     """What a scheduler can do; what it cannot is said to whoever asks for it."""
 
     # All or nothing.
@@ -113,25 +113,25 @@ class PodAsk(Value):
 class NewMirror(Value):
     """An object to create. `body` has no owner and no namespace: the planner adds those of the PodGang."""
 
-    resource: Resource[Mirror]
+    resource: Resource[SchedulerObject]
     name: str
     body: JsonObject
 
 
 class MirrorPatch(Value):
-    resource: Resource[Mirror]
-    mirror: Mirror
+    resource: Resource[SchedulerObject]
+    mirror: SchedulerObject
     patch: JsonObject
     reason: str
 
 
 class MirrorDelete(Value):
-    resource: Resource[Mirror]
-    mirror: Mirror
+    resource: Resource[SchedulerObject]
+    mirror: SchedulerObject
     reason: str
 
 
-class Said(Value):
+class SchedulerMessage(Value):
     """What the scheduler says of a clique (or, without one, of the whole gang) that it did not place."""
 
     message: str
@@ -149,7 +149,7 @@ class MirrorPlan(Value):
     delete: tuple[MirrorDelete, ...] = ()
     # Why no gate of the gang may go yet; "": all that its pods need is there.
     waits: str = ""
-    said: tuple[Said, ...] = ()
+    said: tuple[SchedulerMessage, ...] = ()
     # Why the scheduler does not place the gang all or nothing, in words.
     gangless: tuple[str, ...] = ()
     # What else the set asks for and this scheduler does not do, in words.
@@ -159,13 +159,13 @@ class MirrorPlan(Value):
 NO_MIRROR = MirrorPlan()
 
 
-class Surface(Value):
+class ClusterFeatures(Value):
     """What the cluster offers to backends, by the full names of kinds (`podgroups.scheduling.run.ai`)."""
 
     # Kinds that a configured backend needs and that are not served.
     missing: frozenset[str] = frozenset()
     # Queues, by the full name of their kind, then by name.
-    queues: Mapping[str, Mapping[str, Mirror]] = {}
+    queues: Mapping[str, Mapping[str, SchedulerObject]] = {}
 
 
 class Backend(Protocol):
@@ -176,14 +176,14 @@ class Backend(Protocol):
         """The `schedulerName` of its pods."""
 
     @property
-    def can(self) -> Can: ...
+    def can(self) -> SchedulerCapabilities: ...
 
     @property
-    def mirrors(self) -> tuple[Resource[Mirror], ...]:
+    def mirrors(self) -> tuple[Resource[SchedulerObject], ...]:
         """The kinds that mirror a PodGang: watched, and owned by it."""
 
     @property
-    def queues(self) -> tuple[Resource[Mirror], ...]:
+    def queues(self) -> tuple[Resource[SchedulerObject], ...]:
         """The kinds that a set of this backend refers to: watched."""
 
     @property
@@ -193,7 +193,7 @@ class Backend(Protocol):
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
         """What is wrong with a set that chose this scheduler, judged by the set alone."""
 
-    def hold(self, pcs: SetAsk, surface: Surface) -> str:
+    def hold(self, pcs: SetAsk, surface: ClusterFeatures) -> str:
         """What must be there before a gang of this set is offered to the scheduler, and is not; "": nothing.
 
         While it lasts no pod is made, and the set says so; it heals by itself when the missing appears.
@@ -205,5 +205,5 @@ class Backend(Protocol):
     def group_of(self, ask: PodAsk) -> str:
         """The scheduler's group that a pod names for good, or "" where pods name none that could be outlived."""
 
-    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]]) -> MirrorPlan:
+    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]) -> MirrorPlan:
         """Compare the mirror as it should be with what was found of it."""

@@ -13,10 +13,18 @@ from grove.api.resources import KAI_PODGROUPS, KAI_QUEUES, KAI_TOPOLOGIES, Resou
 from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import GangTopologyConstraint, PodGang
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.validation.field_errors import FieldError
 from grove.api.values.durations import DurationError, format_duration, parse_duration
-from grove.backends.base import Can, GangAsk, MirrorPlan, PodAsk, Said, SetAsk, Surface
+from grove.backends.base import (
+    ClusterFeatures,
+    GangAsk,
+    MirrorPlan,
+    PodAsk,
+    SchedulerCapabilities,
+    SchedulerMessage,
+    SetAsk,
+)
 from grove.backends.podgroup_sync import (
     Design,
     current_podgroup,
@@ -54,7 +62,7 @@ _YOUNG = {
 
 class KaiBackend:
     name = KAI
-    can = Can(
+    can = SchedulerCapabilities(
         gang=True,
         several_groups=True,
         minimum_below_count=True,
@@ -62,15 +70,15 @@ class KaiBackend:
         preferred_topology=True,
         reads_annotations=True,
     )
-    mirrors: tuple[Resource[Mirror], ...] = (KAI_PODGROUPS,)
-    queues: tuple[Resource[Mirror], ...] = (KAI_QUEUES,)
+    mirrors: tuple[Resource[SchedulerObject], ...] = (KAI_PODGROUPS,)
+    queues: tuple[Resource[SchedulerObject], ...] = (KAI_QUEUES,)
     # KAI's own grouper knows PodGangs, and would make PodGroups of them in its way.
     gang_annotations: Mapping[str, str] = {SKIP_PODGROUPER: "true"}
 
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
         return kai_queue_errors(pcs.metadata.labels, pcs.metadata.annotations, pcs.spec)
 
-    def hold(self, pcs: SetAsk, surface: Surface) -> str:
+    def hold(self, pcs: SetAsk, surface: ClusterFeatures) -> str:
         needed = (*self.mirrors, *self.queues, *((KAI_TOPOLOGIES,) if any(topology_paths(pcs.spec)) else ()))
         if missing := missing_kinds(surface, needed, "KAI"):
             return missing
@@ -90,7 +98,7 @@ class KaiBackend:
     def group_of(self, ask: PodAsk) -> str:
         return ""
 
-    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]]) -> MirrorPlan:
+    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]) -> MirrorPlan:
         current = current_podgroup(ask.gang, KAI_PODGROUPS, found)
         if not ask.is_topology_known:
             ask = _without_lost_topology(ask, current)
@@ -103,7 +111,7 @@ class KaiBackend:
 # --- what a PodGroup says --------------------------------------------------------------------------------------------
 
 
-def _design(ask: GangAsk, current: Mirror | None) -> Design:
+def _design(ask: GangAsk, current: SchedulerObject | None) -> Design:
     spec = ask.gang.spec
     queue = kai_queue(ask.pcs.labels, ask.pcs.annotations, ask.pcs.spec)
     return Design(
@@ -159,7 +167,7 @@ def _topology_name(ask: GangAsk) -> str:
     return ask.topology_reference or annotations.get(labels.TOPOLOGY_NAME) or annotations.get(TOPOLOGY, "")
 
 
-def _without_lost_topology(ask: GangAsk, current: Mirror | None) -> GangAsk:
+def _without_lost_topology(ask: GangAsk, current: SchedulerObject | None) -> GangAsk:
     """Return the question without constraints that KAI cannot resolve.
 
     The Topology that is named like a binding is made from it and goes with it, and KAI places no pod of a PodGroup
@@ -180,7 +188,7 @@ def _without_lost_topology(ask: GangAsk, current: Mirror | None) -> GangAsk:
     return msgspec.structs.replace(ask, gang=msgspec.structs.replace(ask.gang, spec=spec))
 
 
-def _written_topology(current: Mirror) -> str:
+def _written_topology(current: SchedulerObject) -> str:
     """The one topology that a PodGroup speaks of."""
     groups = current.spec.get("subGroups")
     parts = [current.spec, *(groups if isinstance(groups, list) else ())]
@@ -214,7 +222,7 @@ def _staleness(ask: GangAsk) -> str:
         return NEVER
 
 
-def _kept_spelling(wanted: str, current: Mirror | None) -> str:
+def _kept_spelling(wanted: str, current: SchedulerObject | None) -> str:
     """The same time in other words, as somebody's client may write it back, is the same time."""
     spelled = current.spec.get(_STALENESS) if current is not None else None
     return spelled if isinstance(spelled, str) and _span(spelled) == _span(wanted) else wanted
@@ -231,24 +239,24 @@ def _span(text: str) -> timedelta | None:
 # --- what KAI says ---------------------------------------------------------------------------------------------------
 
 
-def _said(current: Mirror | None) -> Iterator[Said]:
+def _said(current: SchedulerObject | None) -> Iterator[SchedulerMessage]:
     conditions = current.status.get("schedulingConditions") if current is not None else None
     for condition in conditions if isinstance(conditions, list) else ():
         if isinstance(condition, dict) and condition.get("status", "True") == "True":
             yield from _explanations(condition)
 
 
-def _explanations(condition: JsonObject) -> Iterator[Said]:
+def _explanations(condition: JsonObject) -> Iterator[SchedulerMessage]:
     """The list of reasons; older versions wrote one beside the condition."""
     reasons = condition.get("reasons")
     told = [one for one in reasons if isinstance(one, dict)] if isinstance(reasons, list) else []
     for one in told or [condition]:
         message = str(one.get("message") or "")
         if message:
-            yield Said(message=message, reason=str(one.get("reason") or ""))
+            yield SchedulerMessage(message=message, reason=str(one.get("reason") or ""))
 
 
-def _kept_queue(ask: GangAsk, current: Mirror | None) -> Iterator[str]:
+def _kept_queue(ask: GangAsk, current: SchedulerObject | None) -> Iterator[str]:
     asked = kai_queue(ask.pcs.labels, ask.pcs.annotations, ask.pcs.spec)
     now = current.spec.get("queue") if current is not None else None
     if asked is not None and now and not is_same(now, asked.queue):

@@ -10,9 +10,9 @@ from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, Resource
 from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import GangTopologyConstraint
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.validation.field_errors import FieldError
-from grove.backends.base import Can, GangAsk, MirrorPlan, PodAsk, SetAsk, Surface
+from grove.backends.base import ClusterFeatures, GangAsk, MirrorPlan, PodAsk, SchedulerCapabilities, SetAsk
 from grove.backends.native_podgroups import Drawing, NativeFeatures, extras_name, leaf_name, root_name
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -21,15 +21,15 @@ DEFAULT_SCHEDULER = "default-scheduler"
 class PlainBackend:
     """A scheduler that needs nothing written for it: it reads PodGangs, or knows no gangs at all."""
 
-    mirrors: tuple[Resource[Mirror], ...] = ()
-    queues: tuple[Resource[Mirror], ...] = ()
+    mirrors: tuple[Resource[SchedulerObject], ...] = ()
+    queues: tuple[Resource[SchedulerObject], ...] = ()
     gang_annotations: Mapping[str, str] = {}
 
     def __init__(self, name: str, *, reads_gangs: bool, why: str = "") -> None:
         self.name = name
         # All that it ever tells of a gang.
         self.nothing = MirrorPlan(gangless=(why,) if why else ())
-        self.can = Can(
+        self.can = SchedulerCapabilities(
             gang=reads_gangs,
             several_groups=reads_gangs,
             minimum_below_count=reads_gangs,
@@ -42,7 +42,7 @@ class PlainBackend:
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
         return iter(())
 
-    def hold(self, pcs: SetAsk, surface: Surface) -> str:
+    def hold(self, pcs: SetAsk, surface: ClusterFeatures) -> str:
         return ""
 
     def prepare_pod(self, pod: JsonObject, ask: PodAsk) -> None:
@@ -51,18 +51,18 @@ class PlainBackend:
     def group_of(self, ask: PodAsk) -> str:
         return ""
 
-    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]]) -> MirrorPlan:
+    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]) -> MirrorPlan:
         return self.nothing
 
 
 class NativeBackend:
     name = DEFAULT_SCHEDULER
-    queues: tuple[Resource[Mirror], ...] = ()
+    queues: tuple[Resource[SchedulerObject], ...] = ()
     gang_annotations: Mapping[str, str] = {}
 
     def __init__(self, features: NativeFeatures) -> None:
         self._features = features
-        self.can = Can(
+        self.can = SchedulerCapabilities(
             gang=True,
             several_groups=True,
             minimum_below_count=True,
@@ -75,7 +75,7 @@ class NativeBackend:
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
         return iter(())
 
-    def hold(self, pcs: SetAsk, surface: Surface) -> str:
+    def hold(self, pcs: SetAsk, surface: ClusterFeatures) -> str:
         return ""
 
     def prepare_pod(self, pod: JsonObject, ask: PodAsk) -> None:
@@ -91,7 +91,7 @@ class NativeBackend:
             return leaf_name(ask.gang, ask.clique_name, ask.clique_uid, ask.priority_class_name)
         return root_name(ask.gang, ask.life, ask.priority_class_name)
 
-    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]]) -> MirrorPlan:
+    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]) -> MirrorPlan:
         return Drawing(ask, found, self._features).plan()
 
 

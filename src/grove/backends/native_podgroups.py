@@ -18,7 +18,7 @@ from grove.api import labels, names
 from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, Resource
 from grove.api.types.meta import JsonObject, find_condition
 from grove.api.types.podgang import GangTopologyConstraint, PodGang
-from grove.api.types.scheduler_object import Mirror, conditions_of
+from grove.api.types.scheduler_object import SchedulerObject, conditions_of
 from grove.backends.base import (
     CliqueAsk,
     GangAsk,
@@ -26,7 +26,7 @@ from grove.backends.base import (
     MirrorPatch,
     MirrorPlan,
     NewMirror,
-    Said,
+    SchedulerMessage,
     Value,
 )
 
@@ -90,7 +90,7 @@ class Drawing:
     """The groups of one gang as they should be, beside those that were found."""
 
     def __init__(
-        self, ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]], features: NativeFeatures
+        self, ask: GangAsk, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]], features: NativeFeatures
     ) -> None:
         self._ask = ask
         self._features = features
@@ -115,7 +115,7 @@ class Drawing:
             if clique.has_extras:
                 self._draw_extras(clique)
         for key, mirror in self._found.items():
-            if key not in self._wanted and not mirror.metadata.is_leaving:
+            if key not in self._wanted and not mirror.metadata.is_terminating:
                 self._delete.append(
                     MirrorDelete(resource=self._resources[key[0]], mirror=mirror, reason="nothing of the gang needs it")
                 )
@@ -160,7 +160,7 @@ class Drawing:
         first = clique if is_started else self._ask.cliques[0]
         return root_name(self._gang, first.life, first.priority_class_name)
 
-    def _leaf(self, clique: CliqueAsk) -> Mirror | None:
+    def _leaf(self, clique: CliqueAsk) -> SchedulerObject | None:
         return self._group(self._leaf_name(clique))
 
     def _leaf_name(self, clique: CliqueAsk) -> str:
@@ -170,7 +170,7 @@ class Drawing:
         root = self._found.get((NATIVE_COMPOSITES.plural, root_name))
         return root is not None and "basic" in (root.spec.get("schedulingPolicy") or {})
 
-    def _top_of(self, leaf: Mirror) -> str:
+    def _top_of(self, leaf: SchedulerObject) -> str:
         """The root above a leaf; between them may be the composite of a group replica, so the leaf itself tells."""
         parent = str(leaf.spec.get("parentCompositePodGroupName") or "")
         return leaf.metadata.annotations.get(labels.GANG_ROOT, parent) if parent else ""
@@ -201,7 +201,7 @@ class Drawing:
             return [unit.root]
         return [self._leaf_name(clique) for clique in unit.cliques]
 
-    def _group(self, name: str) -> Mirror | None:
+    def _group(self, name: str) -> SchedulerObject | None:
         return self._found.get((NATIVE_PODGROUPS.plural, name))
 
     def _has_root(self, unit: _Unit) -> bool:
@@ -285,7 +285,7 @@ class Drawing:
                 **_shared(clique, key, is_gang=is_gang),
             }
             self._create.append(self._new(NATIVE_PODGROUPS, name, spec, root if root != parent else ""))
-        elif not found.metadata.is_leaving and _min_count(found) != count:
+        elif not found.metadata.is_terminating and _min_count(found) != count:
             patch: JsonObject = {"spec": {"schedulingPolicy": {"gang": {"minCount": count}}}}
             reason = "it was placed: what is lost comes back pod by pod" if count == 1 else "its minimum changed"
             self._patch.append(MirrorPatch(resource=NATIVE_PODGROUPS, mirror=found, patch=patch, reason=reason))
@@ -297,7 +297,7 @@ class Drawing:
         found = self._found.get((NATIVE_COMPOSITES.plural, name))
         priority = unit.cliques[0].priority_class_name
         is_same_priority = found is not None and (found.spec.get("priorityClassName") or "") == priority
-        if found is not None and found.metadata.is_leaving:
+        if found is not None and found.metadata.is_terminating:
             self._missing.append(f"CompositePodGroup {name}")
             return
         if found is not None and is_same_priority and (found.spec.get("schedulingPolicy") or {}) == policy:
@@ -317,7 +317,7 @@ class Drawing:
         }
         self._create.append(self._new(NATIVE_COMPOSITES, name, spec))
 
-    def _new(self, resource: Resource[Mirror], name: str, spec: JsonObject, root: str = "") -> NewMirror:
+    def _new(self, resource: Resource[SchedulerObject], name: str, spec: JsonObject, root: str = "") -> NewMirror:
         metadata = {
             "name": name,
             "labels": {**labels.default_labels(self._ask.pcs.name), labels.PODGANG: self._gang.metadata.name},
@@ -328,13 +328,13 @@ class Drawing:
 
     # What they tell
 
-    def _said(self) -> Iterator[Said]:
+    def _said(self) -> Iterator[SchedulerMessage]:
         for unit in self._units():
             for clique, name in zip(unit.cliques, self._told_by(unit), strict=True):
                 group = self._group(name)
                 told = find_condition(conditions_of(group), INITIALLY_SCHEDULED) if group is not None else None
                 if told is not None and told.status == "False":
-                    yield Said(clique=clique.name, reason=told.reason, message=told.message)
+                    yield SchedulerMessage(clique=clique.name, reason=told.reason, message=told.message)
 
     def _told_by(self, unit: _Unit) -> list[str]:
         found = self._group_names(unit)
@@ -431,12 +431,12 @@ def _required(constraint: GangTopologyConstraint | None) -> str:
     return (pack.required if pack else None) or ""
 
 
-def _min_count(group: Mirror) -> int:
+def _min_count(group: SchedulerObject) -> int:
     gang = (group.spec.get("schedulingPolicy") or {}).get("gang") or {}
     count = gang.get("minCount", 1)
     return count if isinstance(count, int) else 1
 
 
-def _is_initially_scheduled(group: Mirror) -> bool:
+def _is_initially_scheduled(group: SchedulerObject) -> bool:
     told = find_condition(conditions_of(group), INITIALLY_SCHEDULED)
     return told is not None and told.status == "True"

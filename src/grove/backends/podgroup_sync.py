@@ -13,9 +13,9 @@ from grove.api.resources import Resource
 from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import PodCliqueSetSpec
 from grove.api.types.podgang import PodGang
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.validation.topology_constraints import levels_of
-from grove.backends.base import GangAsk, MirrorDelete, MirrorPatch, MirrorPlan, NewMirror, Said, Value
+from grove.backends.base import GangAsk, MirrorDelete, MirrorPatch, MirrorPlan, NewMirror, SchedulerMessage, Value
 
 _OWN_BOOKKEEPING = (labels.TEARDOWN, labels.RECREATION, labels.ZERO_COUNTS)
 _OWN_LABELS = (labels.INCARNATION, labels.GENERATION_HASH)
@@ -24,7 +24,7 @@ _OWN_LABELS = (labels.INCARNATION, labels.GENERATION_HASH)
 class Design(Value):
     """A PodGroup as it should be."""
 
-    resource: Resource[Mirror]
+    resource: Resource[SchedulerObject]
     # A field of ours that is not wanted is None.
     spec: JsonObject
     # The gang is not described without them.
@@ -39,7 +39,10 @@ class Design(Value):
 
 
 def plan_podgroup(
-    ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]], design: Design, said: Sequence[Said]
+    ask: GangAsk,
+    found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]],
+    design: Design,
+    said: Sequence[SchedulerMessage],
 ) -> MirrorPlan:
     name = ask.gang.metadata.name
     is_empty = not (ask.cliques and ask.gang.spec.podgroups)
@@ -47,7 +50,7 @@ def plan_podgroup(
     strays = tuple(
         MirrorDelete(resource=resource, mirror=mirror, reason="nothing of the gang needs it")
         for resource, mirror in found
-        if mirror is not current and not mirror.metadata.is_leaving
+        if mirror is not current and not mirror.metadata.is_terminating
     )
     if is_empty:
         # Every clique is scaled to zero, or was until a moment ago.
@@ -61,7 +64,7 @@ def plan_podgroup(
         }
         new = NewMirror(resource=design.resource, name=name, body=body)
         return MirrorPlan(create=(new,), delete=strays, waits=f"PodGroup {name} is written first")
-    if current.metadata.is_leaving:
+    if current.metadata.is_terminating:
         return MirrorPlan(delete=strays, waits=f"PodGroup {name} is being deleted, and is made anew when it is gone")
     patch, dropped = _difference(ask.gang, current, design)
     return MirrorPlan(
@@ -74,8 +77,10 @@ def plan_podgroup(
 
 
 def current_podgroup(
-    gang: PodGang, resource: Resource[Mirror], found: Sequence[tuple[Resource[Mirror], Mirror]]
-) -> Mirror | None:
+    gang: PodGang,
+    resource: Resource[SchedulerObject],
+    found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]],
+) -> SchedulerObject | None:
     kind = resource.full_name
     return next((m for r, m in found if r.full_name == kind and m.metadata.name == gang.metadata.name), None)
 
@@ -106,7 +111,7 @@ def _metadata(gang: PodGang, design: Design) -> JsonObject:
     }
 
 
-def _difference(gang: PodGang, current: Mirror, design: Design) -> tuple[JsonObject, tuple[str, ...]]:
+def _difference(gang: PodGang, current: SchedulerObject, design: Design) -> tuple[JsonObject, tuple[str, ...]]:
     """What to write, and which of our fields the server dropped."""
     asked = current.metadata.annotations.get(labels.ASKED_FIELDS, "").split(",")
     spec: JsonObject = {}
@@ -126,7 +131,7 @@ def _difference(gang: PodGang, current: Mirror, design: Design) -> tuple[JsonObj
     return patch, tuple(dropped)
 
 
-def _metadata_difference(gang: PodGang, current: Mirror, design: Design) -> JsonObject:
+def _metadata_difference(gang: PodGang, current: SchedulerObject, design: Design) -> JsonObject:
     wanted = _metadata(gang, design)
     theirs = {key: current.metadata.labels[key] for key in design.kept_labels if key in current.metadata.labels}
     pairs = {
@@ -136,7 +141,7 @@ def _metadata_difference(gang: PodGang, current: Mirror, design: Design) -> Json
     return {field: changed for field, changed in pairs.items() if changed}
 
 
-def _as_patches(current: Mirror, patch: JsonObject, design: Design) -> tuple[MirrorPatch, ...]:
+def _as_patches(current: SchedulerObject, patch: JsonObject, design: Design) -> tuple[MirrorPatch, ...]:
     if not patch:
         return ()
     reason = "the PodGroup follows its gang"

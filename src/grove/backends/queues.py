@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from grove.api.resources import KAI_QUEUES, VOLCANO_QUEUES, Resource
 from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetSpec
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.validation.field_errors import FieldError, invalid, required
 from grove.api.validation.syntax import dns_subdomain_complaint
-from grove.backends.base import Surface, Value
+from grove.backends.base import ClusterFeatures, Value
 
 KAI_QUEUE = "kai.scheduler/queue"
 VOLCANO_QUEUE = "scheduling.grove.io/volcano-queue"
@@ -29,7 +29,7 @@ class Naming(Value):
 class QueueAsk(Value):
     """The queue that a set needs, and where it says so."""
 
-    resource: Resource[Mirror]
+    resource: Resource[SchedulerObject]
     queue: str
     path: str
 
@@ -87,8 +87,8 @@ def names_volcano_queue(annotations: Mapping[str, str], spec: PodCliqueSetSpec) 
 def volcano_queue_errors(annotations: Mapping[str, str], spec: PodCliqueSetSpec) -> Iterator[FieldError]:
     namings = _volcano_namings(annotations, spec)
     for naming in namings:
-        if complaint := dns_subdomain_complaint(naming.queue):
-            yield invalid(naming.path, naming.queue, complaint)
+        if error_message := dns_subdomain_complaint(naming.queue):
+            yield invalid(naming.path, naming.queue, error_message)
     yield from _quarrels(namings)
     yield from _silent_cliques(annotations, spec, namings)
 
@@ -125,7 +125,7 @@ def _quarrels(namings: Sequence[Naming]) -> Iterator[FieldError]:
             yield invalid(naming.path, naming.queue, detail)
 
 
-def queue_complaint(ask: QueueAsk, found: Mirror | None) -> str:
+def queue_complaint(ask: QueueAsk, found: SchedulerObject | None) -> str:
     """Why nothing would be placed from this queue; "": nothing is known against it."""
     if found is None:
         return f'there is no queue "{ask.queue}": create it, or correct {ask.path}'
@@ -137,11 +137,11 @@ def queue_complaint(ask: QueueAsk, found: Mirror | None) -> str:
     return f'queue "{ask.queue}" is {state or "not open yet"}: open it, or correct {ask.path}'
 
 
-def queue_on(surface: Surface, ask: QueueAsk) -> Mirror | None:
+def queue_on(surface: ClusterFeatures, ask: QueueAsk) -> SchedulerObject | None:
     return surface.queues.get(ask.resource.full_name, {}).get(ask.queue)
 
 
-def missing_kinds(surface: Surface, needed: Sequence[Resource[Mirror]], whose: str) -> str:
+def missing_kinds(surface: ClusterFeatures, needed: Sequence[Resource[SchedulerObject]], whose: str) -> str:
     """Which of the kinds that a scheduler brings is not served; "": none."""
     missing = [resource.full_name for resource in needed if resource.full_name in surface.missing]
     if not missing:

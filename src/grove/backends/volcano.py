@@ -9,11 +9,20 @@ from grove.api.resources import VOLCANO_PODGROUPS, VOLCANO_QUEUES, Resource
 from grove.api.types.meta import JsonObject, find_condition
 from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetSpec
 from grove.api.types.podgang import PodGroup
-from grove.api.types.scheduler_object import Mirror, conditions_of
+from grove.api.types.scheduler_object import SchedulerObject, conditions_of
 from grove.api.validation.field_errors import FieldError, forbidden
 from grove.api.values.pod_requests import pod_requests, read_milli
 from grove.api.values.quantities import format_resource
-from grove.backends.base import Can, CliqueAsk, GangAsk, MirrorPlan, PodAsk, Said, SetAsk, Surface
+from grove.backends.base import (
+    CliqueAsk,
+    ClusterFeatures,
+    GangAsk,
+    MirrorPlan,
+    PodAsk,
+    SchedulerCapabilities,
+    SchedulerMessage,
+    SetAsk,
+)
 from grove.backends.podgroup_sync import Design, current_podgroup, plan_podgroup, priority_of, topology_paths
 from grove.backends.queues import (
     missing_kinds,
@@ -42,7 +51,7 @@ _YOUNG = {
 
 class VolcanoBackend:
     name = VOLCANO
-    can = Can(
+    can = SchedulerCapabilities(
         gang=True,
         several_groups=True,
         minimum_below_count=True,
@@ -50,8 +59,8 @@ class VolcanoBackend:
         preferred_topology=False,
         reads_annotations=True,
     )
-    mirrors: tuple[Resource[Mirror], ...] = (VOLCANO_PODGROUPS,)
-    queues: tuple[Resource[Mirror], ...] = (VOLCANO_QUEUES,)
+    mirrors: tuple[Resource[SchedulerObject], ...] = (VOLCANO_PODGROUPS,)
+    queues: tuple[Resource[SchedulerObject], ...] = (VOLCANO_QUEUES,)
     gang_annotations: Mapping[str, str] = {}
 
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
@@ -59,7 +68,7 @@ class VolcanoBackend:
             yield forbidden(path, "volcano packs nothing for us: remove the constraint, or choose another scheduler")
         yield from volcano_queue_errors(pcs.metadata.annotations, pcs.spec)
 
-    def hold(self, pcs: SetAsk, surface: Surface) -> str:
+    def hold(self, pcs: SetAsk, surface: ClusterFeatures) -> str:
         if missing := missing_kinds(surface, (*self.mirrors, *self.queues), "Volcano"):
             return missing
         queue = volcano_queue(pcs.annotations, pcs.spec)
@@ -78,7 +87,7 @@ class VolcanoBackend:
     def group_of(self, ask: PodAsk) -> str:
         return ""
 
-    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[Mirror], Mirror]]) -> MirrorPlan:
+    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]) -> MirrorPlan:
         current = current_podgroup(ask.gang, VOLCANO_PODGROUPS, found)
         plan = plan_podgroup(ask, found, _design(ask, current), tuple(_said(ask, current)))
         return msgspec.structs.replace(plan, gangless=(*plan.gangless, *_gangless(ask.pcs.spec)))
@@ -87,7 +96,7 @@ class VolcanoBackend:
 # --- what a PodGroup says --------------------------------------------------------------------------------------------
 
 
-def _design(ask: GangAsk, current: Mirror | None) -> Design:
+def _design(ask: GangAsk, current: SchedulerObject | None) -> Design:
     podgroups = ask.gang.spec.podgroups
     cliques = {clique.name: clique for clique in ask.cliques}
     relaxed = _relaxed(ask, current)
@@ -125,7 +134,7 @@ def _policy(group: PodGroup, clique: CliqueAsk | None, *, is_relaxed: bool) -> J
     }
 
 
-def _relaxed(ask: GangAsk, current: Mirror | None) -> frozenset[str]:
+def _relaxed(ask: GangAsk, current: SchedulerObject | None) -> frozenset[str]:
     """Return the cliques whose first placement is over: their lost pods come back one by one.
 
     Volcano binds nothing of a PodGroup that is not ready as a whole, so a clique that cannot be repaired would hold up
@@ -154,7 +163,7 @@ def _is_written_relaxed(clique: CliqueAsk, policy: JsonObject | None) -> bool:
     return uid == clique.uid if uid else clique.placed_count > 0
 
 
-def _written_policies(current: Mirror | None) -> dict[str, JsonObject]:
+def _written_policies(current: SchedulerObject | None) -> dict[str, JsonObject]:
     policies = current.spec.get("subGroupPolicy") if current is not None else None
     found = [one for one in policies if isinstance(one, dict)] if isinstance(policies, list) else []
     return {str(one.get("name") or ""): one for one in found}
@@ -176,7 +185,7 @@ def _min_resources(podgroups: Sequence[PodGroup], cliques: Mapping[str, CliqueAs
     return {name: format_resource(name, amount) for name, amount in sorted(total.items()) if amount} or None
 
 
-def _kept_spelling(wanted: JsonObject | None, current: Mirror | None) -> JsonObject | None:
+def _kept_spelling(wanted: JsonObject | None, current: SchedulerObject | None) -> JsonObject | None:
     """Volcano writes PodGroups back, and spells amounts in its way: `1024Mi` as `1Gi`."""
     written = current.spec.get("minResources") if current is not None else None
     if not wanted or not isinstance(written, dict) or written.keys() != wanted.keys():
@@ -209,7 +218,7 @@ def _gangless(spec: PodCliqueSetSpec) -> Iterator[str]:
 # --- what Volcano says -----------------------------------------------------------------------------------------------
 
 
-def _said(ask: GangAsk, current: Mirror | None) -> Iterator[Said]:
+def _said(ask: GangAsk, current: SchedulerObject | None) -> Iterator[SchedulerMessage]:
     if current is None:
         return
     phase = current.status.get("phase")
@@ -218,9 +227,9 @@ def _said(ask: GangAsk, current: Mirror | None) -> Iterator[Said]:
         message = (
             f'queue "{queue}" does not let it in yet: its minimum is more than the queue, or the cluster, has left'
         )
-        yield Said(message=message, reason=PENDING, is_queued=True)
+        yield SchedulerMessage(message=message, reason=PENDING, is_queued=True)
         return
     told = find_condition(conditions_of(current), UNSCHEDULABLE)
     # Volcano never takes it back: of a group that runs, it is about the time before.
     if phase != RUNNING and told is not None and told.status == "True" and told.message:
-        yield Said(message=told.message, reason=told.reason)
+        yield SchedulerMessage(message=told.message, reason=told.reason)

@@ -8,7 +8,7 @@ import msgspec
 from grove.cluster.custom_resource import CustomVersion
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True):
+class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of object, as the server sees it."""
 
     group: str = ""
@@ -41,40 +41,40 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         return f"{root}{place}/{self.plural}/{name}"
 
 
-def derived(served: Served) -> Served:
-    api_version = f"{served.group}/{served.version}" if served.group else served.version
+def derived(resource_info: ResourceInfo) -> ResourceInfo:
+    api_version = f"{resource_info.group}/{resource_info.version}" if resource_info.group else resource_info.version
     return msgspec.structs.replace(
-        served,
-        list_kind=served.list_kind or f"{served.kind}List",
-        qualified=f"{served.plural}.{served.group}" if served.group else served.plural,
+        resource_info,
+        list_kind=resource_info.list_kind or f"{resource_info.kind}List",
+        qualified=f"{resource_info.plural}.{resource_info.group}" if resource_info.group else resource_info.plural,
         api_version=api_version,
-        head=f'{{"kind":"{served.kind}","apiVersion":"{api_version}",'.encode(),
+        head=f'{{"kind":"{resource_info.kind}","apiVersion":"{api_version}",'.encode(),
     )
 
 
 def _custom(
     plural: str, kind: str, *, group: str = "grove.io", namespaced: bool = True, has_scale: bool = False
-) -> Served:
-    return Served(
+) -> ResourceInfo:
+    return ResourceInfo(
         group=group, version="v1alpha1", plural=plural, kind=kind, namespaced=namespaced, has_scale=has_scale,
         is_custom=True, has_status=True, has_generation=True, allows_blind_update=False,
     )  # fmt: skip
 
 
 SERVED = tuple(
-    derived(served)
-    for served in (
-        Served(plural="namespaces", kind="Namespace", namespaced=False, has_status=True),
-        Served(plural="nodes", kind="Node", namespaced=False, has_status=True),
-        Served(plural="pods", kind="Pod", has_status=True, has_generation=True, returns_deleted=True),
-        Served(plural="events", kind="Event"),
-        Served(plural="services", kind="Service", has_status=True, returns_deleted=True),
-        Served(plural="secrets", kind="Secret"),
-        Served(plural="configmaps", kind="ConfigMap"),
-        Served(plural="serviceaccounts", kind="ServiceAccount", returns_deleted=True),
-        Served(plural="resourcequotas", kind="ResourceQuota", has_status=True, returns_deleted=True),
-        Served(group="coordination.k8s.io", plural="leases", kind="Lease", allows_blind_update=False),
-        Served(
+    derived(resource_info)
+    for resource_info in (
+        ResourceInfo(plural="namespaces", kind="Namespace", namespaced=False, has_status=True),
+        ResourceInfo(plural="nodes", kind="Node", namespaced=False, has_status=True),
+        ResourceInfo(plural="pods", kind="Pod", has_status=True, has_generation=True, returns_deleted=True),
+        ResourceInfo(plural="events", kind="Event"),
+        ResourceInfo(plural="services", kind="Service", has_status=True, returns_deleted=True),
+        ResourceInfo(plural="secrets", kind="Secret"),
+        ResourceInfo(plural="configmaps", kind="ConfigMap"),
+        ResourceInfo(plural="serviceaccounts", kind="ServiceAccount", returns_deleted=True),
+        ResourceInfo(plural="resourcequotas", kind="ResourceQuota", has_status=True, returns_deleted=True),
+        ResourceInfo(group="coordination.k8s.io", plural="leases", kind="Lease", allows_blind_update=False),
+        ResourceInfo(
             group="autoscaling",
             version="v2",
             plural="horizontalpodautoscalers",
@@ -82,8 +82,8 @@ SERVED = tuple(
             has_status=True,
             has_generation=True,
         ),
-        Served(group="apps", plural="controllerrevisions", kind="ControllerRevision"),
-        Served(
+        ResourceInfo(group="apps", plural="controllerrevisions", kind="ControllerRevision"),
+        ResourceInfo(
             group="policy",
             plural="poddisruptionbudgets",
             kind="PodDisruptionBudget",
@@ -91,14 +91,14 @@ SERVED = tuple(
             has_generation=True,
             allows_blind_update=False,
         ),
-        Served(
+        ResourceInfo(
             group="scheduling.k8s.io",
             plural="priorityclasses",
             kind="PriorityClass",
             namespaced=False,
             has_generation=True,
         ),
-        Served(
+        ResourceInfo(
             group="apiextensions.k8s.io",
             plural="customresourcedefinitions",
             kind="CustomResourceDefinition",
@@ -107,24 +107,24 @@ SERVED = tuple(
             has_generation=True,
             allows_blind_update=False,
         ),
-        Served(
+        ResourceInfo(
             group="admissionregistration.k8s.io",
             plural="mutatingwebhookconfigurations",
             kind="MutatingWebhookConfiguration",
             namespaced=False,
             has_generation=True,
         ),
-        Served(
+        ResourceInfo(
             group="admissionregistration.k8s.io",
             plural="validatingwebhookconfigurations",
             kind="ValidatingWebhookConfiguration",
             namespaced=False,
             has_generation=True,
         ),
-        Served(group="rbac.authorization.k8s.io", plural="roles", kind="Role"),
-        Served(group="rbac.authorization.k8s.io", plural="rolebindings", kind="RoleBinding"),
-        Served(group="rbac.authorization.k8s.io", plural="clusterroles", kind="ClusterRole", namespaced=False),
-        Served(
+        ResourceInfo(group="rbac.authorization.k8s.io", plural="roles", kind="Role"),
+        ResourceInfo(group="rbac.authorization.k8s.io", plural="rolebindings", kind="RoleBinding"),
+        ResourceInfo(group="rbac.authorization.k8s.io", plural="clusterroles", kind="ClusterRole", namespaced=False),
+        ResourceInfo(
             group="rbac.authorization.k8s.io", plural="clusterrolebindings", kind="ClusterRoleBinding", namespaced=False
         ),
         _custom("podcliquesets", "PodCliqueSet", has_scale=True),
@@ -136,9 +136,9 @@ SERVED = tuple(
 )
 
 # How many replicas an object has, whatever its kind: seen through a subresource only.
-SCALES = derived(Served(group="autoscaling", plural="scales", kind="Scale"))
+SCALES = derived(ResourceInfo(group="autoscaling", plural="scales", kind="Scale"))
 
-BY_QUALIFIED = {served.qualified: served for served in SERVED}
+BY_QUALIFIED = {resource_info.qualified: resource_info for resource_info in SERVED}
 
 NAMESPACES = BY_QUALIFIED["namespaces"]
 NODES = BY_QUALIFIED["nodes"]

@@ -15,7 +15,7 @@ from grove.api.schema.crd_generator import custom_resource_definitions
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import ErrorKind, FieldError, invalid
 from grove.cluster.schemas.cel_rules import Ruled, RuleFindings, ruled
-from grove.cluster.schemas.fast_path import Shape, Types
+from grove.cluster.schemas.fast_path import SchemaType, Types
 from grove.cluster.schemas.keywords import ALWAYS_KNOWN
 from grove.cluster.schemas.pruning_defaulting import Shaping
 from grove.cluster.schemas.schema_validation import NOTHING_OLD, NOWHERE, schema_errors_of
@@ -73,7 +73,7 @@ class CustomVersion:
         # Set if stored objects may be other than they are shown: stored in another version, or under an older schema.
         self.stored_as: CustomVersion | None = None
         # Set while the definition leaves: no new objects.
-        self.is_leaving = False
+        self.is_terminating = False
         self._types = types
         # Of each part the last value that was found to fit: a write asks twice, before admission and after it.
         self._fitting: dict[str, Any] = {}
@@ -84,7 +84,7 @@ class CustomVersion:
         return self.stored_as is None and self.deprecation is None
 
     @cached_property
-    def _shapes(self) -> dict[str, Shape | None]:
+    def _shapes(self) -> dict[str, SchemaType | None]:
         """Of spec, status and whatever else is there; None: only the slow pass tells."""
         fields = self.schema.get("properties", {})
         return {field: self._types.shape_of(inner) for field, inner in fields.items() if field not in ALWAYS_KNOWN}

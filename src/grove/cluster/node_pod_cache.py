@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from grove.api.resources import NODES, PODS
-from grove.api.types.meta import Condition, ObjectMeta, Uid, Wire, find_condition, is_condition_true
+from grove.api.types.meta import Condition, ObjectMeta, Uid, WireStruct, find_condition, is_condition_true
 from grove.api.types.pod import ContainerStatus
 from grove.clock import Clock
 from grove.kube.client import Client
@@ -17,12 +17,12 @@ from grove.kube.reflector import Reflector
 from grove.kube.store import Store
 
 
-class Container(Wire):
+class BoundContainer(WireStruct):
     name: str = ""
     image: str = ""
 
 
-class Toleration(Wire):
+class PodToleration(WireStruct):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -30,21 +30,21 @@ class Toleration(Wire):
     toleration_seconds: int | None = None
 
 
-class BoundPodSpec(Wire):
+class BoundPodSpec(WireStruct):
     node_name: str = ""
     restart_policy: str = "Always"
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
+    containers: tuple[BoundContainer, ...] = ()
+    init_containers: tuple[BoundContainer, ...] = ()
+    tolerations: tuple[PodToleration, ...] = ()
 
 
-class BoundPodStatus(Wire):
+class BoundPodStatus(WireStruct):
     phase: str = "Pending"
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class BoundPod(Wire):
+class BoundPod(WireStruct):
     """A pod as its node sees it."""
 
     metadata: ObjectMeta
@@ -60,34 +60,34 @@ class BoundPod(Wire):
         return is_condition_true(self.status.conditions, "Ready")
 
 
-class Taint(Wire):
+class NodeTaint(WireStruct):
     key: str = ""
     value: str = ""
     effect: str = ""
     time_added: datetime | None = None
 
 
-class NodeSpec(Wire):
+class BoundNodeSpec(WireStruct):
     unschedulable: bool = False
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[NodeTaint, ...] = ()
 
 
-class NodeAddress(Wire):
+class NodeAddress(WireStruct):
     type: str = ""
     address: str = ""
 
 
-class NodeStatus(Wire):
+class BoundNodeStatus(WireStruct):
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
     # Quantities, as they were written.
     allocatable: dict[str, Any] = {}
 
 
-class Node(Wire):
+class BoundNode(WireStruct):
     metadata: ObjectMeta
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
+    spec: BoundNodeSpec = BoundNodeSpec()
+    status: BoundNodeStatus = BoundNodeStatus()
 
     @property
     def readiness(self) -> str:
@@ -104,7 +104,7 @@ class Node(Wire):
         return next((a.address for a in self.status.addresses if a.type == "InternalIP"), "")
 
 
-NODE_VIEW = NODES.viewed_as(Node)
+NODE_VIEW = NODES.viewed_as(BoundNode)
 BOUND_POD_VIEW = PODS.viewed_as(BoundPod)
 
 
@@ -112,7 +112,7 @@ class BoundPods:
     """One watch of nodes and one of bound pods; pods are found by uid and by node, in order of first sight."""
 
     def __init__(self, client: Client, clock: Clock, random: Random) -> None:
-        self.nodes: Store[Node] = Store()
+        self.nodes: Store[BoundNode] = Store()
         self.pods: Store[BoundPod] = Store()
         self._uids_on: dict[str, dict[Uid, None]] = {}
         self._reflectors = (
@@ -126,7 +126,7 @@ class BoundPods:
             for reflector in self._reflectors:
                 group.create_task(reflector.run())
 
-    def node(self, name: str) -> Node | None:
+    def node(self, name: str) -> BoundNode | None:
         return self.nodes.by_name("", name)
 
     def uids_on(self, node_name: str) -> tuple[Uid, ...]:

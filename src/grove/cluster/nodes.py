@@ -27,7 +27,7 @@ RACK = "topology.kubernetes.io/rack"
 _MOST = 20_000
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class NodeTopology(msgspec.Struct, frozen=True, kw_only=True):
     """Where node n stands: racks are filled one after the other, so are blocks and zones."""
 
     nodes_per_rack: int = 4
@@ -52,10 +52,10 @@ class NodeChanges(msgspec.Struct, frozen=True, kw_only=True):
 class Nodes:
     """What an administrator, and bad luck, do to nodes."""
 
-    def __init__(self, client: Client, clock: Clock, layout: Layout | None = None) -> None:
+    def __init__(self, client: Client, clock: Clock, layout: NodeTopology | None = None) -> None:
         self._client = client
         self._clock = clock
-        self._layout = layout or Layout()
+        self._layout = layout or NodeTopology()
 
     async def create(
         self, number: int, resources: Mapping[str, str], labels: Mapping[str, str] | None = None
@@ -103,7 +103,7 @@ class Nodes:
         pods = await self._client.list(PODS, field_selector=f"spec.nodeName={name}")
         async with asyncio.TaskGroup() as group:
             for pod in pods.items:
-                if not pod.metadata.is_leaving:
+                if not pod.metadata.is_terminating:
                     group.create_task(self._evict(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid))
 
     async def fail(self, name: str) -> None:

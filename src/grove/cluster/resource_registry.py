@@ -11,14 +11,14 @@ from functools import cache
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.built_in_resources import DEFINITIONS, EVENTS, SERVED, Served, derived
+from grove.cluster.built_in_resources import DEFINITIONS, EVENTS, SERVED, ResourceInfo, derived
 from grove.cluster.custom_resource import CustomVersion, custom_versions, own_definitions
 from grove.cluster.storage.store import Change, ChangeType, Storage
 
 Place = tuple[str, str, str]
 
-_BUILT_IN = tuple(served for served in SERVED if not served.is_custom)
-_BUILT_IN_GROUPS = frozenset(served.group for served in _BUILT_IN) | {"events.k8s.io"}
+_BUILT_IN = tuple(resource_info for resource_info in SERVED if not resource_info.is_custom)
+_BUILT_IN_GROUPS = frozenset(resource_info.group for resource_info in _BUILT_IN) | {"events.k8s.io"}
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 _STAGES = {"": 2, "beta": 1, "alpha": 0}
 
@@ -27,10 +27,10 @@ class Defined(msgspec.Struct, frozen=True):
     """What came of one definition: the version that is stored, and all that are served."""
 
     spec: JsonObject
-    stored: Served
-    served: tuple[Served, ...]
+    stored: ResourceInfo
+    resource_info: tuple[ResourceInfo, ...]
     # Being deleted: there are no new objects.
-    is_leaving: bool = False
+    is_terminating: bool = False
 
 
 class Catalogue:
@@ -39,7 +39,7 @@ class Catalogue:
         self.edition = 0
         self._store = store
         self._defined: dict[str, Defined] = {}
-        self._by_place: dict[Place, Served] = {}
+        self._by_place: dict[Place, ResourceInfo] = {}
         restored = [entry.obj for entry in store.table(DEFINITIONS).entries("")]
         for definition in restored:
             self._take(definition)
@@ -49,19 +49,22 @@ class Catalogue:
         self._index()
         store.subscribe(self._follow)
 
-    def find(self, group: str, version: str, plural: str) -> Served | None:
+    def find(self, group: str, version: str, plural: str) -> ResourceInfo | None:
         return self._by_place.get((group, version, plural))
 
     def is_built_in(self, group: str) -> bool:
         return group in _BUILT_IN_GROUPS
 
     @property
-    def served(self) -> tuple[Served, ...]:
+    def resource_info(self) -> tuple[ResourceInfo, ...]:
         """Built-in kinds first; of each custom kind every version."""
-        return (*_BUILT_IN, *(served for defined in self._defined.values() for served in defined.served))
+        return (
+            *_BUILT_IN,
+            *(resource_info for defined in self._defined.values() for resource_info in defined.resource_info),
+        )
 
     def _follow(self, change: Change) -> None:
-        if change.served is not DEFINITIONS:
+        if change.resource_info is not DEFINITIONS:
             return
         if change.type is ChangeType.DELETED:
             gone = self._defined.pop(change.entry.name, None)
@@ -77,21 +80,26 @@ class Catalogue:
         before = self._defined.get(name)
         if not is_established(definition):
             return self._defined.pop(name, None) is not None
-        spec, is_leaving = definition["spec"], "deletionTimestamp" in definition["metadata"]
-        if before is not None and before.spec == spec and before.is_leaving == is_leaving:
+        spec, is_terminating = definition["spec"], "deletionTimestamp" in definition["metadata"]
+        if before is not None and before.spec == spec and before.is_terminating == is_terminating:
             return False
-        defined = _own_like(definition) if before is None and not is_leaving else None
+        defined = _own_like(definition) if before is None and not is_terminating else None
         if defined is None:
             was_changed = definition["metadata"].get("generation", 1) > 1
             is_changed = was_changed or (before is not None and before.spec != spec)
-            defined = _defined(definition, custom_versions(definition), is_changed=is_changed, is_leaving=is_leaving)
+            defined = _defined(
+                definition, custom_versions(definition), is_changed=is_changed, is_terminating=is_terminating
+            )
         self._defined[name] = defined
-        self._store.open_table(defined.stored).served = defined.stored
+        self._store.open_table(defined.stored).resource_info = defined.stored
         return True
 
     def _index(self) -> None:
         self.edition += 1
-        self._by_place = {(served.group, served.version, served.plural): served for served in self.served}
+        self._by_place = {
+            (resource_info.group, resource_info.version, resource_info.plural): resource_info
+            for resource_info in self.resource_info
+        }
         self._by_place["events.k8s.io", "v1", "events"] = EVENTS
 
 
@@ -121,7 +129,7 @@ def _own_like(definition: JsonObject) -> Defined | None:
 
 
 def _defined(
-    definition: JsonObject, made: dict[str, CustomVersion], *, is_changed: bool = False, is_leaving: bool = False
+    definition: JsonObject, made: dict[str, CustomVersion], *, is_changed: bool = False, is_terminating: bool = False
 ) -> Defined:
     spec = definition["spec"]
     all_versions = {version["name"]: _served(spec, version, made[version["name"]]) for version in spec["versions"]}
@@ -130,15 +138,15 @@ def _defined(
         for version in made.values():
             version.stored_as = stored.custom
     for version in made.values():
-        version.is_leaving = is_leaving
+        version.is_terminating = is_terminating
     offered = sorted((version["name"] for version in spec["versions"] if version["served"]), key=version_rank)
-    return Defined(spec, stored, tuple(all_versions[name] for name in offered), is_leaving)
+    return Defined(spec, stored, tuple(all_versions[name] for name in offered), is_terminating)
 
 
-def _served(spec: JsonObject, version: JsonObject, custom: CustomVersion) -> Served:
+def _served(spec: JsonObject, version: JsonObject, custom: CustomVersion) -> ResourceInfo:
     names = spec["names"]
     return derived(
-        Served(
+        ResourceInfo(
             group=spec["group"],
             version=version["name"],
             plural=names["plural"],

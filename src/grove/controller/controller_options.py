@@ -8,7 +8,7 @@ from grove.api.schema.limits import OBJECTS_PER_SET
 from grove.backends.native import DEFAULT_SCHEDULER
 
 
-class MassOutage(msgspec.Struct, frozen=True, kw_only=True):
+class MassOutageOptions(msgspec.Struct, frozen=True, kw_only=True):
     """While more than `threshold` percent of the nodes are not ready nothing is torn down, for `max_hold` at most."""
 
     is_enabled: bool = True
@@ -16,7 +16,7 @@ class MassOutage(msgspec.Struct, frozen=True, kw_only=True):
     max_hold: timedelta = timedelta(minutes=30)
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     # Sets visited at the same time.
     workers: int = 8
     # Chains of one set carried out at the same time; the write limiter bounds the requests in flight.
@@ -33,7 +33,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     is_topology_aware: bool = True
     # A new gang whose topology is not defined has no pods until it is.
     waits_for_topology: bool = False
-    mass_outage: MassOutage = MassOutage()
+    mass_outage: MassOutageOptions = MassOutageOptions()
     # Objects that one set may have.
     objects_per_set: int = OBJECTS_PER_SET
     # After an error that is not the set's fault.

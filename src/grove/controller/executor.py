@@ -16,10 +16,10 @@ from grove.api.reasons import Reason
 from grove.api.resources import PODCLIQUESETS, Resource
 from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, Uid
 from grove.clock import Clock
-from grove.controller.controller_options import Settings
+from grove.controller.controller_options import ControllerOptions
 from grove.controller.failed_writes import FailedWrites
 from grove.controller.informers import Caches
-from grove.controller.restore_detection import History
+from grove.controller.restore_detection import ServerHistory
 from grove.controller.uncertain_writes import Unanswered, UnansweredWrites, unguarded
 from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
@@ -30,8 +30,8 @@ from grove.planner.actions import (
     Create,
     Delete,
     DeleteMany,
-    Emit,
-    FreshLook,
+    EventRecord,
+    LiveRead,
     Patch,
     Stage,
     StatusWrite,
@@ -42,7 +42,7 @@ from grove.planner.status.write_failures import WriteId, id_of, id_of_look, id_o
 LOOKS_AT_ONCE = 16
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
     """The server will not create this now; the planner decides what to do about it."""
 
     part: int
@@ -54,13 +54,13 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     status_code: int
 
 
-class Outcome:
+class ExecutionResult:
     """What came of a plan, collected while it is carried out."""
 
     def __init__(self) -> None:
-        self.refused: list[Refused] = []
+        self.refused: list[Rejected] = []
         self.created: list[tuple[int, str]] = []
-        self.emits: list[Emit] = []
+        self.emits: list[EventRecord] = []
         # Actions that came through, with the part they were for.
         self.done: list[tuple[int, Action]] = []
         self.errors: list[ApiError] = []
@@ -96,9 +96,9 @@ class Executor:
         client: Client,
         caches: Caches,
         clock: Clock,
-        settings: Settings,
+        settings: ControllerOptions,
         failed_writes: FailedWrites,
-        history: History,
+        history: ServerHistory,
     ) -> None:
         self._client = client
         self._caches = caches
@@ -108,50 +108,50 @@ class Executor:
         self._history = history
         self._unanswered = UnansweredWrites(client, caches)
 
-    async def make_sure(self, lane: Uid) -> None:
+    async def resolve_uncertain_writes(self, flow: Uid) -> None:
         """Call before planning: learn what came of writes that were not answered, and whether the set is still there.
 
         Raises `ApiError` if the set cannot be read.
         """
-        if not self._history.is_sure(lane):
-            await self._read_set(lane)
-        await self._unanswered.read(lane)
+        if not self._history.is_sure(flow):
+            await self._read_set(flow)
+        await self._unanswered.read(flow)
 
-    async def _read_set(self, lane: Uid) -> None:
-        held = self._caches.sets.get(lane)
+    async def _read_set(self, flow: Uid) -> None:
+        held = self._caches.sets.get(flow)
         try:
-            await self._history.make_sure(lane, self._client, self._caches)
+            await self._history.resolve_uncertain_writes(flow, self._client, self._caches)
         except ApiError as error:
             if held is not None:
                 read = id_of_read(PODCLIQUESETS, held.metadata)
-                self._failed_writes.record(lane, read, error, self._clock.now())
+                self._failed_writes.record(flow, read, error, self._clock.now())
             raise
         if held is not None:
-            self._failed_writes.clear(lane, id_of_read(PODCLIQUESETS, held.metadata))
+            self._failed_writes.clear(flow, id_of_read(PODCLIQUESETS, held.metadata))
 
-    def forget(self, lane: Uid) -> None:
-        self._unanswered.forget(lane)
-        self._failed_writes.forget(lane)
-        self._history.forget(lane)
+    def forget(self, flow: Uid) -> None:
+        self._unanswered.forget(flow)
+        self._failed_writes.forget(flow)
+        self._history.forget(flow)
 
-    async def carry_out(self, chains: Sequence[Chain], lane: Uid) -> Outcome:
+    async def carry_out(self, chains: Sequence[Chain], flow: Uid) -> ExecutionResult:
         """Run the chains side by side; one that fails holds up no other."""
-        outcome = Outcome()
-        past = _Past(self._failed_writes, self._clock, lane, self._history)
-        run = _Run(self._client.in_lane(lane), self._caches, self._clock, self._settings, past, outcome)
-        waiting = deque(self._without_unsure(chains, lane, outcome))
+        outcome = ExecutionResult()
+        past = _Past(self._failed_writes, self._clock, flow, self._history)
+        run = _Run(self._client.in_lane(flow), self._caches, self._clock, self._settings, past, outcome)
+        waiting = deque(self._without_unsure(chains, flow, outcome))
         workers = min(len(waiting), self._settings.chains_at_once)
         if workers == 1:
-            await run.work_off(waiting)
+            await run.drain(waiting)
         elif workers:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(workers):
-                    tasks.create_task(run.work_off(waiting))
-        self._unanswered.add(lane, outcome.unanswered)
+                    tasks.create_task(run.drain(waiting))
+        self._unanswered.add(flow, outcome.unanswered)
         return outcome
 
-    def _without_unsure(self, chains: Sequence[Chain], lane: Uid, outcome: Outcome) -> Sequence[Chain]:
-        unsure = self._unanswered.of(lane)
+    def _without_unsure(self, chains: Sequence[Chain], flow: Uid, outcome: ExecutionResult) -> Sequence[Chain]:
+        unsure = self._unanswered.of(flow)
         if not unsure:
             return chains
         what = f"{unsure[0].resource.plural}/{unsure[0].name}"
@@ -159,34 +159,34 @@ class Executor:
         parts = frozenset(write.part for write in unsure)
         return [chain for chain in chains if chain.part not in parts]
 
-    async def write_statuses(self, statuses: Sequence[StatusWrite], lane: Uid) -> Outcome:
-        outcome = await self.carry_out([_as_chain(status) for status in statuses], lane)
+    async def write_statuses(self, statuses: Sequence[StatusWrite], flow: Uid) -> ExecutionResult:
+        outcome = await self.carry_out([_as_chain(status) for status in statuses], flow)
         done = frozenset(outcome.finished)
         outcome.emits += [emit for status in statuses if _key_of(status) in done for emit in status.on_success]
         outcome.told = frozenset(status.uid for status in statuses if _key_of(status) in done)
         outcome.untold = frozenset(status.part for status in statuses if status.uid not in outcome.told)
         return outcome
 
-    async def look_together(self, looks: Sequence[FreshLook], lane: Uid) -> None:
+    async def read_live_all(self, looks: Sequence[LiveRead], flow: Uid) -> None:
         """Raises the first error: what could not be looked at must not be destroyed."""
         for start in range(0, len(looks), LOOKS_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
                 some = looks[start : start + LOOKS_AT_ONCE]
-                attempts = [tasks.create_task(self._try_to_look(look, lane)) for look in some]
+                attempts = [tasks.create_task(self._try_to_look(look, flow)) for look in some]
             for attempt in attempts:
                 if (error := attempt.result()) is not None:
                     raise error
 
-    async def _try_to_look(self, look: FreshLook, lane: Uid) -> ApiError | None:
+    async def _try_to_look(self, look: LiveRead, flow: Uid) -> ApiError | None:
         try:
             await self.look(look)
         except ApiError as error:
-            self._failed_writes.record(lane, id_of_look(look), error, self._clock.now())
+            self._failed_writes.record(flow, id_of_look(look), error, self._clock.now())
             return error
-        self._failed_writes.clear(lane, id_of_look(look))
+        self._failed_writes.clear(flow, id_of_look(look))
         return None
 
-    async def look(self, look: FreshLook) -> None:
+    async def look(self, look: LiveRead) -> None:
         """List some objects afresh: a watch can be cut while others live."""
         store = self._caches.store(look.resource)
         mark = store.begin_list()
@@ -223,10 +223,10 @@ def _as_chain(status: StatusWrite) -> Chain:
 class _Past:
     """What is known of the writes of one lane from earlier attempts."""
 
-    def __init__(self, failed_writes: FailedWrites, clock: Clock, lane: Uid, history: History) -> None:
+    def __init__(self, failed_writes: FailedWrites, clock: Clock, flow: Uid, history: ServerHistory) -> None:
         self._failed_writes = failed_writes
         self._clock = clock
-        self._lane = lane
+        self._lane = flow
         self._history = history
 
     @property
@@ -255,9 +255,9 @@ class _Run:
         client: Client,
         caches: Caches,
         clock: Clock,
-        settings: Settings,
+        settings: ControllerOptions,
         past: _Past,
-        outcome: Outcome,
+        outcome: ExecutionResult,
     ) -> None:
         self._client = client
         self._caches = caches
@@ -268,7 +268,7 @@ class _Run:
         self._budget = settings.pass_writes
         self._at_once = settings.chains_at_once
 
-    async def work_off(self, waiting: deque[Chain]) -> None:
+    async def drain(self, waiting: deque[Chain]) -> None:
         while waiting:
             if self._is_spent():
                 return
@@ -369,7 +369,7 @@ class _Run:
 
     def _refuse(self, chain: Chain, action: Create, code: str, message: str, status_code: int) -> None:
         self._outcome.refused.append(
-            Refused(
+            Rejected(
                 part=chain.part,
                 key=action.failure_key,
                 code=code,
@@ -493,7 +493,7 @@ def _whose(action: Create, found: ObjectMeta) -> str:
     owner = action.body["metadata"]["ownerReferences"][0]
     if any((other.kind, other.name) == (owner["kind"], owner["name"]) for other in found.owner_references):
         return f"{kind} {name} is left of an earlier {owner['kind']} {owner['name']}; it is waited for until it is gone"
-    if found.is_leaving:
+    if found.is_terminating:
         return f"{kind} {name} of somebody else is being deleted; it is waited for until it is gone"
     return f"{kind} {name} exists already and is not this set's; rename the set, or remove that {kind}"
 

@@ -33,7 +33,7 @@ from grove.api.types.podclique import PodClique
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.types.service import Service
 from grove.clock import Clock
 from grove.kube.client import Client
@@ -59,10 +59,10 @@ class Caches:
         self.revisions: Store[ControllerRevision] = Store(monotonic)
         self.nodes: Store[Node] = Store(monotonic)
         self.bindings: Store[ClusterTopologyBinding] = Store(monotonic)
-        self.topologies: Store[Mirror] = Store(monotonic)
+        self.topologies: Store[SchedulerObject] = Store(monotonic)
         # What schedulers keep of their own, by the full name of the kind.
-        self.mirrors: dict[str, Store[Mirror]] = {kind.full_name: Store(monotonic) for kind in MIRRORS}
-        self.queues: dict[str, Store[Mirror]] = {kind.full_name: Store(monotonic) for kind in QUEUES}
+        self.mirrors: dict[str, Store[SchedulerObject]] = {kind.full_name: Store(monotonic) for kind in MIRRORS}
+        self.queues: dict[str, Store[SchedulerObject]] = {kind.full_name: Store(monotonic) for kind in QUEUES}
         self._by_name: dict[str, Store[Any]] = {
             PODCLIQUESETS.full_name: self.sets,
             PODCLIQUES.full_name: self.cliques,

@@ -13,24 +13,24 @@ from grove.api.types.meta import ObjectMeta
 from grove.backends.native_podgroups import NativeFeatures
 from grove.backends.registry import Backends
 from grove.clock import Clock
-from grove.controller.controller_options import Settings
+from grove.controller.controller_options import ControllerOptions
 from grove.controller.executor import Executor
 from grove.controller.failed_writes import FailedWrites
 from grove.controller.feature_discovery import find_features
 from grove.controller.informers import Caches
-from grove.controller.observability.decision_log import Journal, LogJournal, NoJournal
+from grove.controller.observability.decision_log import DecisionLog, LogJournal, NoJournal
 from grove.controller.observability.events import EventRecorder
-from grove.controller.observability.instrumentation import Meter, NoMeter
+from grove.controller.observability.instrumentation import Instrumentation, NoMeter
 from grove.controller.reconciler import Loop
-from grove.controller.rejected_creates import FailureBook
-from grove.controller.restore_detection import History, NewHistoryError
+from grove.controller.rejected_creates import RejectedCreates
+from grove.controller.restore_detection import NewHistoryError, ServerHistory
 from grove.controller.snapshot_builder import Observer
 from grove.controller.topology_reconciler import TopologyLoop, topology_kinds
-from grove.controller.workqueue import KeyQueue
+from grove.controller.workqueue import WorkQueue
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 from grove.kube.reflector import Reflector
-from grove.planner.snapshot import Surroundings
+from grove.planner.snapshot import ClusterContext
 from grove.planner.status.write_failures import FailedWrite
 
 FIRST_PAUSE_SECONDS = 0.2
@@ -47,16 +47,16 @@ class Controller:
         client: Client,
         clock: Clock,
         random: Random,
-        settings: Settings | None = None,
+        settings: ControllerOptions | None = None,
         *,
-        meter: Meter | None = None,
-        journal: Journal | None = None,
+        meter: Instrumentation | None = None,
+        journal: DecisionLog | None = None,
         is_logging: bool = False,
     ) -> None:
         self._client = client
         self._clock = clock
         self._random = random
-        self._settings = settings or Settings()
+        self._settings = settings or ControllerOptions()
         self._backends = Backends(enabled=self._settings.schedulers, default=self._settings.default_scheduler)
         self._optional: dict[str, Reflector[Any]] = {}
         self._is_logging = is_logging
@@ -64,18 +64,18 @@ class Controller:
         """Why it cannot be found out what the server offers; no set is planned for before that was found out once."""
         self.has_offers = False
         self.caches = Caches(clock.monotonic)
-        self.failures = FailureBook()
+        self.failures = RejectedCreates()
         self.failed_writes = FailedWrites(
             first=self._settings.first_backoff_seconds, longest=self._settings.longest_backoff_seconds
         )
-        self.queue = KeyQueue(clock)
+        self.queue = WorkQueue(clock)
         self.observer = Observer(
             self.caches,
             self.failures,
             self.queue.add,
             failed_writes=self.failed_writes,
             mass_outage=self._settings.mass_outage,
-            surroundings=Surroundings(
+            surroundings=ClusterContext(
                 backends=self._backends,
                 is_topology_aware=self._settings.is_topology_aware,
                 waits_for_topology=self._settings.waits_for_topology,
@@ -85,7 +85,7 @@ class Controller:
         self.recorder = EventRecorder(client, clock)
         # Set when the connection was lost: whoever answers next may be another server.
         self._reconnected = asyncio.Event()
-        self._history = History()
+        self._history = ServerHistory()
         self._reflectors = self.caches.reflectors(
             client,
             clock,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from grove.api.types.meta import Uid
 from grove.api.types.node import Node
-from grove.controller.controller_options import MassOutage
+from grove.controller.controller_options import MassOutageOptions
 from grove.kube.store import Store
 from grove.planner.snapshot import UNTIL_TOLD
 
@@ -23,7 +23,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 class Outage:
     """Counts nodes as they change; `changed` is called when the answer does."""
 
-    def __init__(self, nodes: Store[Node], settings: MassOutage, *, changed: Callable[[], None]) -> None:
+    def __init__(self, nodes: Store[Node], settings: MassOutageOptions, *, changed: Callable[[], None]) -> None:
         self._nodes = nodes
         self._settings = settings
         self._changed = changed

@@ -7,7 +7,7 @@ from grove.clock import Clock
 from grove.kube.transport import Request, Response, Transport
 
 
-class PacedTransport:
+class RateLimitedTransport:
     """Implements `Transport`. Writes wait for their turn; `burst` of them may leave at once after a pause."""
 
     def __init__(self, inner: Transport, clock: Clock, *, per_second: float, burst: int) -> None:

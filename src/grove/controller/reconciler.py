@@ -6,19 +6,19 @@ from grove.api.reasons import ConditionType
 from grove.api.resources import PODCLIQUESETS
 from grove.api.types.meta import Uid, find_condition
 from grove.clock import Clock
-from grove.controller.controller_options import Settings
-from grove.controller.executor import Executor, Outcome
+from grove.controller.controller_options import ControllerOptions
+from grove.controller.executor import ExecutionResult, Executor
 from grove.controller.failed_writes import FailedWrites
-from grove.controller.observability.decision_log import Journal
+from grove.controller.observability.decision_log import DecisionLog
 from grove.controller.observability.events import EventRecorder
-from grove.controller.observability.instrumentation import Meter
-from grove.controller.rejected_creates import FailureBook
-from grove.controller.requeue import Aftermath
+from grove.controller.observability.instrumentation import Instrumentation
+from grove.controller.rejected_creates import RejectedCreates
+from grove.controller.requeue import Requeuer
 from grove.controller.snapshot_builder import Observer
-from grove.controller.status_debounce import StatusPacer
-from grove.controller.workqueue import KeyQueue
+from grove.controller.status_debounce import StatusDebouncer
+from grove.controller.workqueue import WorkQueue
 from grove.kube.api_errors import ApiError
-from grove.planner.actions import WHOLE_SET, FreshLook, Plan, StatusWrite, Urgency, earliest
+from grove.planner.actions import WHOLE_SET, LiveRead, Plan, StatusPriority, StatusWrite, earliest
 from grove.planner.plan import plan
 from grove.planner.plan_cache import Memo
 from grove.planner.status.write_failures import wanted_ids
@@ -35,15 +35,15 @@ class Loop:
         self,
         *,
         clock: Clock,
-        queue: KeyQueue,
+        queue: WorkQueue,
         observer: Observer,
         executor: Executor,
-        failures: FailureBook,
+        failures: RejectedCreates,
         failed_writes: FailedWrites,
         recorder: EventRecorder,
-        settings: Settings,
-        meter: Meter,
-        journal: Journal,
+        settings: ControllerOptions,
+        meter: Instrumentation,
+        journal: DecisionLog,
     ) -> None:
         self._clock = clock
         self._queue = queue
@@ -52,9 +52,9 @@ class Loop:
         self._failures = failures
         self._failed_writes = failed_writes
         self._meter = meter
-        self._pacer = StatusPacer(timedelta(seconds=settings.status_settle_seconds))
+        self._pacer = StatusDebouncer(timedelta(seconds=settings.status_settle_seconds))
         self._memos: dict[Uid, Memo] = {}
-        self._aftermath = Aftermath(
+        self._aftermath = Requeuer(
             clock=clock,
             queue=queue,
             recorder=recorder,
@@ -77,7 +77,7 @@ class Loop:
             try:
                 await self._visit_safely(key)
             finally:
-                self._meter.visited(self._clock.monotonic() - started_at)
+                self._meter.reconciled(self._clock.monotonic() - started_at)
                 self._queue.done(key)
 
     async def _visit_safely(self, key: Uid) -> None:
@@ -91,23 +91,23 @@ class Loop:
 
     async def _visit_or_report(self, key: Uid) -> None:
         try:
-            await self._visit(key)
+            await self._reconcile(key)
         except ApiError as error:
             self._aftermath.refused(key, error)
             await self._report_failures(key)
 
-    async def _visit(self, key: Uid) -> None:
+    async def _reconcile(self, key: Uid) -> None:
         self.visit_count += 1
-        await self._executor.make_sure(key)
-        taken: set[FreshLook] = set()
+        await self._executor.resolve_uncertain_writes(key)
+        taken: set[LiveRead] = set()
         decided = await self._decide_on_fresh_facts(key, taken)
         if decided is None:
             self._forget(key)
             return
-        known: list[Outcome] = []
+        known: list[ExecutionResult] = []
         # A fact is written before the act that rests on it, or that destroys its evidence; one may lead to the next.
         while facts := facts_first(decided):
-            known.append(await self._executor.write_statuses(facts, lane=key))
+            known.append(await self._executor.write_statuses(facts, flow=key))
             # What was written has new versions now, and the actions name the versions that they rest on.
             decided = await self._decide_on_fresh_facts(key, taken) or decided
             if known[-1].untold or len(known) == FACTS_IN_A_ROW:
@@ -116,7 +116,7 @@ class Loop:
         # What could not be written down must not lose its evidence: that part waits.
         untold = {status.part for status in facts} | {part for told in known for part in told.untold}
         chains = [chain for chain in decided.chains if chain.part not in untold]
-        outcome = await self._executor.carry_out(chains, lane=key)
+        outcome = await self._executor.carry_out(chains, flow=key)
         self._remember_failures(key, outcome, self._clock.now())
         # What only tells about the work comes after it, and tells what came of it.
         seen = self._decide_after(key, outcome, decided)
@@ -125,18 +125,18 @@ class Loop:
         statuses = self._pacer.choose(key, seen.statuses, now)
         if is_unsure := not taken.issuperset(seen.looks):
             # Something fell due meanwhile: its fact may rest on a look that the next visit takes first.
-            statuses = [status for status in statuses if status.urgency is not Urgency.FACT]
-        told = await self._executor.write_statuses(statuses, lane=key)
+            statuses = [status for status in statuses if status.urgency is not StatusPriority.FACT]
+        told = await self._executor.write_statuses(statuses, flow=key)
         self._pacer.written(key, told.told)
-        wake_at = earliest(seen.wake_at, self._pacer.wake_at(key), now if is_unsure else None)
-        self._aftermath.settle(key, wake_at, (*known, outcome, told))
+        requeue_at = earliest(seen.requeue_at, self._pacer.requeue_at(key), now if is_unsure else None)
+        self._aftermath.settle(key, requeue_at, (*known, outcome, told))
         is_first = not (untold or outcome.is_cut_short) and self._failed_writes.mark_tried(key)
         if not failed <= self._failed_writes.ids_of(key) or (is_first and self._says_that_it_failed(key)):
             # Something that the set's status says is over.
             self._queue.add(key)
         self._report_lasting(key)
 
-    def _decide_after(self, key: Uid, outcome: Outcome, decided: Plan) -> Plan:
+    def _decide_after(self, key: Uid, outcome: ExecutionResult, decided: Plan) -> Plan:
         seen = (self._decide(key) if outcome.write_count else decided) or Plan()
         if self._failed_writes.keep_only(key, wanted_ids(seen)):
             seen = self._decide(key) or Plan()
@@ -145,9 +145,9 @@ class Loop:
     async def _report_failures(self, key: Uid) -> None:
         """After a visit that ended early: only what the set itself says about what fails."""
         decided = self._decide(key) or Plan()
-        own = [status for status in decided.statuses if status.uid == key and status.urgency is not Urgency.FACT]
+        own = [status for status in decided.statuses if status.uid == key and status.urgency is not StatusPriority.FACT]
         if self._failed_writes.of(key):
-            await self._executor.write_statuses(own, lane=key)
+            await self._executor.write_statuses(own, flow=key)
             self._report_lasting(key)
 
     def _report_lasting(self, key: Uid) -> None:
@@ -163,14 +163,14 @@ class Loop:
         conditions = snapshot.pcs.status.conditions if snapshot is not None else ()
         return find_condition(conditions, ConditionType.RECONCILE_FAILED) is not None
 
-    async def _decide_on_fresh_facts(self, key: Uid, taken: set[FreshLook]) -> Plan | None:
+    async def _decide_on_fresh_facts(self, key: Uid, taken: set[LiveRead]) -> Plan | None:
         """A plan whose every look was taken; meanwhile something else may have changed that needs a look of its own."""
         while True:
             decided = self._decide(key)
             missing = [look for look in decided.looks if look not in taken] if decided else []
             if not missing:
                 return decided
-            await self._executor.look_together(missing, lane=key)
+            await self._executor.read_live_all(missing, flow=key)
             taken.update(missing)
 
     def _decide(self, key: Uid) -> Plan | None:
@@ -179,7 +179,7 @@ class Loop:
             return None
         return plan(snapshot, self._clock.now(), self._memos.setdefault(key, Memo()))
 
-    def _remember_failures(self, key: Uid, outcome: Outcome, now: datetime) -> None:
+    def _remember_failures(self, key: Uid, outcome: ExecutionResult, now: datetime) -> None:
         refused = {(refusal.part, refusal.key) for refusal in outcome.refused}
         for part, failure_key in outcome.created:
             if (part, failure_key) not in refused and self._failures.clear(key, part, [failure_key]):
@@ -209,7 +209,7 @@ class Loop:
 
 def facts_first(decided: Plan) -> list[StatusWrite]:
     """Facts that an act of this plan may rest on, or whose evidence it may destroy; others can be told after it."""
-    facts = [status for status in decided.statuses if status.urgency is Urgency.FACT]
+    facts = [status for status in decided.statuses if status.urgency is StatusPriority.FACT]
     acting = {chain.part for chain in decided.chains}
     if WHOLE_SET in acting:
         return facts

@@ -7,22 +7,22 @@ from collections import Counter
 from datetime import datetime
 
 from grove.api.types.meta import Uid
-from grove.planner.actions import Failure
+from grove.planner.actions import CreateRejection
 from grove.planner.pods.create_backoff import is_about_pods
 
 
-class FailureBook:
+class RejectedCreates:
     """Failures by set and replica. A tuple is replaced, never changed, so that views can compare by identity."""
 
     def __init__(self) -> None:
-        self._sets: dict[Uid, dict[int, tuple[Failure, ...]]] = {}
+        self._sets: dict[Uid, dict[int, tuple[CreateRejection, ...]]] = {}
 
     def count_by_code(self) -> Counter[str]:
         """Return how many objects are rejected now, by the planner's word for it."""
         every = (failure for parts in self._sets.values() for failures in parts.values() for failure in failures)
         return Counter(str(failure.code) for failure in every)
 
-    def of(self, set_uid: Uid, replica_index: int) -> tuple[Failure, ...]:
+    def of(self, set_uid: Uid, replica_index: int) -> tuple[CreateRejection, ...]:
         return self._sets.get(set_uid, {}).get(replica_index, ())
 
     def has_refused_pods(self, set_uid: Uid) -> bool:
@@ -45,7 +45,7 @@ class FailureBook:
         old = failures.get(key)
         if old is not None and old.last_at == now:
             return
-        failures[key] = Failure(
+        failures[key] = CreateRejection(
             key=key,
             code=code,
             message=message,
@@ -73,7 +73,7 @@ class FailureBook:
         if self.of(set_uid, replica_index):
             self._put(set_uid, replica_index, {})
 
-    def _put(self, set_uid: Uid, replica_index: int, failures: dict[str, Failure]) -> None:
+    def _put(self, set_uid: Uid, replica_index: int, failures: dict[str, CreateRejection]) -> None:
         replicas = self._sets.setdefault(set_uid, {})
         if failures:
             replicas[replica_index] = tuple(failures[key] for key in sorted(failures))

@@ -6,28 +6,28 @@ from datetime import datetime, timedelta
 from grove.api.reasons import EventReason
 from grove.api.types.meta import Uid
 from grove.clock import Clock
-from grove.controller.controller_options import Settings
-from grove.controller.executor import Outcome
+from grove.controller.controller_options import ControllerOptions
+from grove.controller.executor import ExecutionResult
 from grove.controller.failed_writes import FailedWrites
-from grove.controller.observability.decision_log import Journal
+from grove.controller.observability.decision_log import DecisionLog
 from grove.controller.observability.events import EventRecorder
-from grove.controller.workqueue import KeyQueue
+from grove.controller.workqueue import WorkQueue
 from grove.kube.api_errors import ApiError
-from grove.planner.actions import Emit, Severity, Subject, earliest
+from grove.planner.actions import EventRecord, EventSubject, Severity, earliest
 from grove.planner.status.write_failures import FailedWrite, describe_failed, lasting_at
 
 
-class Aftermath:
+class Requeuer:
     """Remembers how often in a row a key met trouble that was not its own fault."""
 
     def __init__(
         self,
         *,
         clock: Clock,
-        queue: KeyQueue,
+        queue: WorkQueue,
         recorder: EventRecorder,
-        settings: Settings,
-        journal: Journal,
+        settings: ControllerOptions,
+        journal: DecisionLog,
         failed_writes: FailedWrites,
     ) -> None:
         self._clock = clock
@@ -42,7 +42,7 @@ class Aftermath:
     def troubled(self) -> frozenset[Uid]:
         return frozenset(self._trouble)
 
-    def settle(self, key: Uid, wake_at: datetime | None, outcomes: Sequence[Outcome]) -> None:
+    def settle(self, key: Uid, requeue_at: datetime | None, outcomes: Sequence[ExecutionResult]) -> None:
         emits = [emit for outcome in outcomes for emit in outcome.emits]
         self._recorder.record(emits)
         self._journal.decided(key, [done for outcome in outcomes for done in outcome.done], emits)
@@ -50,15 +50,15 @@ class Aftermath:
         if errors:
             self._journal.troubled(key, errors, self._trouble.get(key, 0))
             # What is due earlier stays due earlier: one broken part must not hold up the others.
-            wake_at = earliest(wake_at, self._retry_at(key, max(e.retry_after or 0.0 for e in errors) or None))
+            requeue_at = earliest(requeue_at, self._retry_at(key, max(e.retry_after or 0.0 for e in errors) or None))
         else:
             if not any(outcome.held_count for outcome in outcomes):
                 self._trouble.pop(key, None)
             if any(outcome.is_cut_short for outcome in outcomes):
                 self._queue.add(key)
-        self._queue.wake_at(key, earliest(wake_at, *(outcome.retry_at for outcome in outcomes)))
+        self._queue.requeue_at(key, earliest(requeue_at, *(outcome.retry_at for outcome in outcomes)))
 
-    def report_lasting(self, key: Uid, subject: Subject, *, is_in_status: bool) -> None:
+    def report_lasting(self, key: Uid, subject: EventSubject, *, is_in_status: bool) -> None:
         """Log writes that have failed for a minute; as events too, where no status can say it."""
         news = self._failed_writes.take_news(key, self._clock.now())
         if not news:
@@ -71,16 +71,16 @@ class Aftermath:
         """The visit ended early, because the server said no or nothing."""
         self._journal.troubled(key, [error], self._trouble.get(key, 0))
         lasting = lasting_at(self._failed_writes.of(key), self._clock.now())
-        self._queue.wake_at(key, earliest(lasting, self._retry_at(key, error.retry_after)))
+        self._queue.requeue_at(key, earliest(lasting, self._retry_at(key, error.retry_after)))
 
     def failed(self, key: Uid) -> None:
         """The visit ended by a bug: said loudly, tried again later."""
         self._journal.failed(key)
-        self._queue.wake_at(key, self._retry_at(key, None))
+        self._queue.requeue_at(key, self._retry_at(key, None))
 
     def forget(self, key: Uid) -> None:
         self._trouble.pop(key, None)
-        self._queue.wake_at(key, None)
+        self._queue.requeue_at(key, None)
 
     def _retry_at(self, key: Uid, retry_after: float | None) -> datetime:
         """Later and later while it lasts."""
@@ -91,6 +91,6 @@ class Aftermath:
         return self._clock.now() + timedelta(seconds=pause)
 
 
-def _event(subject: Subject, news: Sequence[FailedWrite]) -> Emit:
+def _event(subject: EventSubject, news: Sequence[FailedWrite]) -> EventRecord:
     message = describe_failed(news[0], more_count=len(news) - 1)
-    return Emit(subject=subject, reason=EventReason.RECONCILE_FAILED, message=message, severity=Severity.WARNING)
+    return EventRecord(subject=subject, reason=EventReason.RECONCILE_FAILED, message=message, severity=Severity.WARNING)

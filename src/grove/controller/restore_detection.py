@@ -18,7 +18,7 @@ class NewHistoryError(Exception):
     """The server lost what was known of it. Its caller starts another controller, with empty memory."""
 
 
-class History:
+class ServerHistory:
     """Remembers which keys are sure: of sets, those that were read since no watch was open."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class History:
         await self._ended.wait()
         raise NewHistoryError("the API server shows an older state than before")
 
-    async def make_sure(self, key: Uid, client: Client, caches: Caches) -> None:
+    async def resolve_uncertain_writes(self, key: Uid, client: Client, caches: Caches) -> None:
         """Read the set of this key, unless it is sure. Raises `ApiError` if that fails."""
         if self.is_sure(key):
             return

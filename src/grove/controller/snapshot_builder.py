@@ -20,15 +20,15 @@ from grove.api.types.podclique import PodClique
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.backends.registry import Backends
-from grove.controller.controller_options import MassOutage
+from grove.controller.controller_options import MassOutageOptions
 from grove.controller.failed_writes import FailedWrites
 from grove.controller.informers import Caches
 from grove.controller.mass_outage import Outage
-from grove.controller.rejected_creates import FailureBook
+from grove.controller.rejected_creates import RejectedCreates
 from grove.kube.store import Store
-from grove.planner.snapshot import NOWHERE, SetContext, Snapshot, Surroundings, build_context
+from grove.planner.snapshot import NOWHERE, ClusterContext, SetContext, Snapshot, build_context
 from grove.planner.status.availability import is_group_updating
 from grove.planner.views import CliqueView, ReplicaView, pod_index, view_clique
 
@@ -37,7 +37,7 @@ T = TypeVar("T", bound=HasMetadata)
 # A replica of the set that this key names.
 Part = tuple[OwnerKey, int]
 
-DEFAULT_MASS_OUTAGE = MassOutage()
+DEFAULT_MASS_OUTAGE = MassOutageOptions()
 
 
 class _SetState:
@@ -65,12 +65,12 @@ class Observer:
     def __init__(
         self,
         caches: Caches,
-        failures: FailureBook,
+        failures: RejectedCreates,
         wake: Callable[[Uid], None],
         *,
         failed_writes: FailedWrites | None = None,
-        mass_outage: MassOutage = DEFAULT_MASS_OUTAGE,
-        surroundings: Surroundings = NOWHERE,
+        mass_outage: MassOutageOptions = DEFAULT_MASS_OUTAGE,
+        surroundings: ClusterContext = NOWHERE,
     ) -> None:
         self._caches = caches
         self._failures = failures
@@ -219,7 +219,7 @@ class Observer:
 
         store.subscribe(changed)
 
-    def _mirror_changed(self, old: Mirror | None, new: Mirror | None) -> None:
+    def _mirror_changed(self, old: SchedulerObject | None, new: SchedulerObject | None) -> None:
         for owner in dict.fromkeys(one.metadata.controller for one in (old, new) if one is not None):
             gang = _find_owner(self._caches.gangs, PODGANGS, owner)
             if gang is not None:
@@ -237,7 +237,7 @@ class Observer:
         if old is None or new is None or old.spec != new.spec:
             self._put_surroundings(bindings={one.metadata.name: one for one in self._caches.bindings.values()})
 
-    def _queue_changed(self, kind: str, old: Mirror | None, new: Mirror | None) -> None:
+    def _queue_changed(self, kind: str, old: SchedulerObject | None, new: SchedulerObject | None) -> None:
         # Schedulers keep books on their queues all the time; sets care whether one is there and open.
         if old is None or new is None or old.status.get("state") != new.status.get("state"):
             queues = {**self._surroundings.surface.queues}
@@ -343,8 +343,8 @@ class Observer:
             self._failures.forget_replica(owner.uid, index)
 
     def _mirrors_of(
-        self, gang: PodGang, kinds: tuple[Resource[Mirror], ...]
-    ) -> tuple[tuple[Resource[Mirror], Mirror], ...]:
+        self, gang: PodGang, kinds: tuple[Resource[SchedulerObject], ...]
+    ) -> tuple[tuple[Resource[SchedulerObject], SchedulerObject], ...]:
         return tuple(
             (kind, mirror)
             for kind in kinds

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from grove.api.types.meta import Uid
-from grove.planner.actions import WHOLE_SET, StatusWrite, Urgency
+from grove.planner.actions import WHOLE_SET, StatusPriority, StatusWrite
 
 # Statuses of one set that only count, at most.
 COUNTS_PER_SECOND = 50
@@ -16,7 +16,7 @@ COUNTS_PER_SECOND = 50
 NEWS_PATIENCE = timedelta(seconds=10)
 
 
-class StatusPacer:
+class StatusDebouncer:
     """Remembers since when each status of a set has been out of date, until it is written."""
 
     def __init__(self, settle: timedelta) -> None:
@@ -53,23 +53,23 @@ class StatusPacer:
         if not since:
             self._since.pop(key, None)
 
-    def wake_at(self, key: Uid) -> datetime | None:
+    def requeue_at(self, key: Uid) -> datetime | None:
         return self._wake_at.get(key)
 
     def forget(self, key: Uid) -> None:
         self._since.pop(key, None)
         self._wake_at.pop(key, None)
 
-    def _patience(self, statuses: Sequence[StatusWrite]) -> dict[Urgency, timedelta]:
-        is_crowd = sum(status.urgency is Urgency.COUNT for status in statuses) > COUNTS_PER_SECOND
+    def _patience(self, statuses: Sequence[StatusWrite]) -> dict[StatusPriority, timedelta]:
+        is_crowd = sum(status.urgency is StatusPriority.COUNT for status in statuses) > COUNTS_PER_SECOND
         return {
-            Urgency.FACT: timedelta(0),
-            Urgency.NEWS: NEWS_PATIENCE if is_crowd else timedelta(0),
-            Urgency.COUNT: max(self._settle, timedelta(seconds=len(statuses) / COUNTS_PER_SECOND)),
+            StatusPriority.FACT: timedelta(0),
+            StatusPriority.NEWS: NEWS_PATIENCE if is_crowd else timedelta(0),
+            StatusPriority.COUNT: max(self._settle, timedelta(seconds=len(statuses) / COUNTS_PER_SECOND)),
         }
 
 
 def _turn(status: StatusWrite) -> int:
-    if status.urgency is Urgency.FACT:
+    if status.urgency is StatusPriority.FACT:
         return 0
-    return 1 if status.part == WHOLE_SET else 2 if status.urgency is Urgency.NEWS else 3
+    return 1 if status.part == WHOLE_SET else 2 if status.urgency is StatusPriority.NEWS else 3

@@ -9,17 +9,17 @@ from typing import Any
 from grove.api.resources import TOPOLOGY_BINDINGS, Resource
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.meta import Uid
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.clock import Clock
-from grove.controller.controller_options import Settings
-from grove.controller.executor import Executor, Outcome
+from grove.controller.controller_options import ControllerOptions
+from grove.controller.executor import ExecutionResult, Executor
 from grove.controller.failed_writes import FailedWrites
 from grove.controller.informers import Caches
-from grove.controller.observability.decision_log import Journal
+from grove.controller.observability.decision_log import DecisionLog
 from grove.controller.observability.events import EventRecorder
-from grove.controller.rejected_creates import FailureBook
-from grove.controller.requeue import Aftermath
-from grove.controller.workqueue import KeyQueue
+from grove.controller.rejected_creates import RejectedCreates
+from grove.controller.requeue import Requeuer
+from grove.controller.workqueue import WorkQueue
 from grove.kube.api_errors import ApiError
 from grove.planner.actions import Plan, earliest, subject_of
 from grove.planner.status.write_failures import lasting_at, wanted_ids
@@ -29,7 +29,7 @@ from grove.planner.topology.binding_sync import TOPOLOGY_KINDS, SchedulerTopolog
 _WHOLE = -1
 
 
-def topology_kinds(settings: Settings) -> dict[str, Resource[Mirror]]:
+def topology_kinds(settings: ControllerOptions) -> dict[str, Resource[SchedulerObject]]:
     """By the name of the scheduler: those enabled that keep topologies of their own."""
     if not settings.is_topology_aware:
         return {}
@@ -47,8 +47,8 @@ class TopologyLoop:
         executor: Executor,
         failed_writes: FailedWrites,
         recorder: EventRecorder,
-        settings: Settings,
-        journal: Journal,
+        settings: ControllerOptions,
+        journal: DecisionLog,
         is_missing: Callable[[Resource[Any]], bool],
     ) -> None:
         self._clock = clock
@@ -56,10 +56,10 @@ class TopologyLoop:
         self._executor = executor
         self._is_missing = is_missing
         self._kinds = topology_kinds(settings)
-        self._failures = FailureBook()
+        self._failures = RejectedCreates()
         self._failed_writes = failed_writes
-        self.queue = KeyQueue(clock)
-        self._aftermath = Aftermath(
+        self.queue = WorkQueue(clock)
+        self._aftermath = Requeuer(
             clock=clock,
             queue=self.queue,
             recorder=recorder,
@@ -89,7 +89,7 @@ class TopologyLoop:
         if known is not None:
             self.queue.add(known.metadata.uid)
 
-    def _topology_changed(self, old: Mirror | None, new: Mirror | None) -> None:
+    def _topology_changed(self, old: SchedulerObject | None, new: SchedulerObject | None) -> None:
         known = new or old
         for binding in self._caches.bindings.values():
             if known is not None and known.metadata.name in _named_by(binding):
@@ -97,28 +97,28 @@ class TopologyLoop:
 
     async def _visit_safely(self, key: Uid) -> None:
         try:
-            await self._visit(key)
+            await self._reconcile(key)
         except ApiError as error:
             self._aftermath.refused(key, error)
         except Exception:
             # One binding must not stop the others, nor the sets.
             self._aftermath.failed(key)
 
-    async def _visit(self, key: Uid) -> None:
+    async def _reconcile(self, key: Uid) -> None:
         self.visit_count += 1
-        await self._executor.make_sure(key)
+        await self._executor.resolve_uncertain_writes(key)
         decided = self._decide(key)
         if decided is None:
             self._forget(key)
             return
-        outcome = await self._executor.carry_out(decided.chains, lane=key)
+        outcome = await self._executor.carry_out(decided.chains, flow=key)
         self._remember_failures(key, outcome)
         # What is said of it comes after what was done about it.
         seen = (self._decide(key) if outcome.write_count else decided) or decided
-        told = await self._executor.write_statuses(seen.statuses, lane=key)
+        told = await self._executor.write_statuses(seen.statuses, flow=key)
         self._failed_writes.keep_only(key, wanted_ids(seen))
-        wake_at = earliest(seen.wake_at, lasting_at(self._failed_writes.of(key), self._clock.now()))
-        self._aftermath.settle(key, wake_at, (outcome, told))
+        requeue_at = earliest(seen.requeue_at, lasting_at(self._failed_writes.of(key), self._clock.now()))
+        self._aftermath.settle(key, requeue_at, (outcome, told))
         binding = self._caches.bindings.get(key)
         if binding is not None:
             self._aftermath.report_lasting(key, subject_of(TOPOLOGY_BINDINGS, binding.metadata), is_in_status=False)
@@ -139,7 +139,7 @@ class TopologyLoop:
         ]
         return plan_binding(binding, known, self._clock.now(), self._failures.of(key, _WHOLE))
 
-    def _remember_failures(self, key: Uid, outcome: Outcome) -> None:
+    def _remember_failures(self, key: Uid, outcome: ExecutionResult) -> None:
         refused = {refusal.key for refusal in outcome.refused}
         self._failures.clear(key, _WHOLE, [name for _, name in outcome.created if name not in refused])
         for refusal in outcome.refused:

@@ -67,29 +67,29 @@ class UnansweredWrites:
         self._caches = caches
         self._by_lane: dict[str, list[Unanswered]] = {}
 
-    def add(self, lane: str, writes: Sequence[Unanswered]) -> None:
+    def add(self, flow: str, writes: Sequence[Unanswered]) -> None:
         if writes:
-            self._by_lane.setdefault(lane, []).extend(writes)
+            self._by_lane.setdefault(flow, []).extend(writes)
 
-    def forget(self, lane: str) -> None:
-        self._by_lane.pop(lane, None)
+    def forget(self, flow: str) -> None:
+        self._by_lane.pop(flow, None)
 
-    def of(self, lane: str) -> Sequence[Unanswered]:
-        return self._by_lane.get(lane, ())
+    def of(self, flow: str) -> Sequence[Unanswered]:
+        return self._by_lane.get(flow, ())
 
-    async def read(self, lane: str) -> None:
-        writes = self._by_lane.pop(lane, [])
+    async def read(self, flow: str) -> None:
+        writes = self._by_lane.pop(flow, [])
         for start in range(0, len(writes), READS_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
                 for write in writes[start : start + READS_AT_ONCE]:
-                    tasks.create_task(self._read_one(lane, write))
+                    tasks.create_task(self._read_one(flow, write))
 
-    async def _read_one(self, lane: str, write: Unanswered) -> None:
+    async def _read_one(self, flow: str, write: Unanswered) -> None:
         try:
             found = await self._client.get(write.resource, write.namespace, write.name)
         except ApiError as error:
             if not error.is_not_found:
-                self.add(lane, [write])
+                self.add(flow, [write])
             return
         if write.is_about(found.metadata):
             self._caches.store(write.resource).observe(found)

@@ -13,7 +13,7 @@ SPARE_WAKES = 64
 LONGEST_WAIT = timedelta(minutes=1)
 
 
-class KeyQueue:
+class WorkQueue:
     """`take` waits for the next key that is due and not being visited; `done` frees it for its next visit."""
 
     def __init__(self, clock: Clock) -> None:
@@ -58,7 +58,7 @@ class KeyQueue:
             self._ready.append(key)
             self._changed.set()
 
-    def wake_at(self, key: Uid, instant: datetime | None) -> None:
+    def requeue_at(self, key: Uid, instant: datetime | None) -> None:
         """Replace the key's wake-up; None: only an event wakes it."""
         if instant is None:
             self._wake_of.pop(key, None)

@@ -51,7 +51,7 @@ _MIRROR = (*_READ, "create", "patch", "delete")
 _MADE_ANEW = (*_READ, "create", "delete")
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
     """Resources of one group, the verbs that are used on them, and what for. No names: all objects."""
 
     group: str
@@ -70,7 +70,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def cluster_rules(installation: Installation) -> tuple[Rule, ...]:
+def cluster_rules(installation: Installation) -> tuple[PolicyRule, ...]:
     return (
         *_CONTROLLER,
         *scheduler_rules(installation),
@@ -79,12 +79,12 @@ def cluster_rules(installation: Installation) -> tuple[Rule, ...]:
     )
 
 
-def scheduler_rules(installation: Installation) -> tuple[Rule, ...]:
+def scheduler_rules(installation: Installation) -> tuple[PolicyRule, ...]:
     """What only an installation needs that has a profile of the scheduler."""
     return tuple(rule for name in installation.configuration.scheduler.enabled for rule in _SCHEDULERS.get(name, ()))
 
 
-def lease_rules(installation: Installation) -> tuple[Rule, ...]:
+def lease_rules(installation: Installation) -> tuple[PolicyRule, ...]:
     name = installation.configuration.leader_election.resource_name
     return (
         _rule((LEASES,), ("get", "patch"), "one of several replicas leads: read and renew the lease", names=(name,)),
@@ -92,7 +92,7 @@ def lease_rules(installation: Installation) -> tuple[Rule, ...]:
     )
 
 
-def certificate_rules(installation: Installation) -> tuple[Rule, ...]:
+def certificate_rules(installation: Installation) -> tuple[PolicyRule, ...]:
     name = installation.configuration.server.webhooks.secret_name
     return (
         _rule(
@@ -134,10 +134,10 @@ def _rule(
     *,
     names: tuple[str, ...] = (),
     subresource: str = "",
-) -> Rule:
+) -> PolicyRule:
     suffix = f"/{subresource}" if subresource else ""
     plurals = tuple(resource.plural + suffix for resource in resources)
-    return Rule(group=resources[0].group, resources=plurals, verbs=verbs, why=why, names=names)
+    return PolicyRule(group=resources[0].group, resources=plurals, verbs=verbs, why=why, names=names)
 
 
 _CONTROLLER = (
@@ -175,7 +175,7 @@ _ADMISSION = (
     _rule((TOPOLOGY_BINDINGS,), ("patch",), "tell whether schedulers' own topologies agree", subresource="status"),
     _rule((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), ("list", "watch"), "see whether our webhooks are right"),
 )
-_SCHEDULERS: dict[str, tuple[Rule, ...]] = {
+_SCHEDULERS: dict[str, tuple[PolicyRule, ...]] = {
     "kai-scheduler": (
         _rule((KAI_PODGROUPS,), _MIRROR, "show the gangs to KAI"),
         _rule((KAI_QUEUES,), _READ, "see whether the queue of a set is there"),
@@ -199,11 +199,13 @@ _TRUST = (
 )
 
 
-def _bound_role(name: str, namespace: str, rules: Iterable[Rule], installation: Installation) -> tuple[JsonObject, ...]:
+def _bound_role(
+    name: str, namespace: str, rules: Iterable[PolicyRule], installation: Installation
+) -> tuple[JsonObject, ...]:
     return _role("Role", name, namespace, rules), _binding("Role", name, namespace, installation)
 
 
-def _role(kind: str, name: str, namespace: str, rules: Iterable[Rule]) -> JsonObject:
+def _role(kind: str, name: str, namespace: str, rules: Iterable[PolicyRule]) -> JsonObject:
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": kind,

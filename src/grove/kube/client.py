@@ -45,16 +45,16 @@ class Client:
     """One server, seen from one lane. Every verb raises `ApiError`, or `ConnectionLost` when the outcome is unknown."""
 
     def __init__(
-        self, transport: Transport, clock: Clock, limiter: WriteLimiter | None = None, *, lane: str = ""
+        self, transport: Transport, clock: Clock, limiter: WriteLimiter | None = None, *, flow: str = ""
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._limiter = limiter
-        self._lane = lane
+        self._lane = flow
 
-    def in_lane(self, lane: str) -> "Client":
+    def in_lane(self, flow: str) -> "Client":
         """The same server; writes of this lane take turns with those of other lanes."""
-        return Client(self._transport, self._clock, self._limiter, lane=lane)
+        return Client(self._transport, self._clock, self._limiter, flow=flow)
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         request = Request(method="GET", path=resource.path(namespace, name))

@@ -31,7 +31,7 @@ PLUGIN_PAUSE_SECONDS = 10.0
 REFUSED_PAUSE_SECONDS = 10.0
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Who one request comes from. A new one is made when something changed, so they are compared with `is`."""
 
     token: str
@@ -42,11 +42,11 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Credentials(Protocol):
-    async def current(self) -> Identity:
+    async def current(self) -> ClientIdentity:
         """Raises `NoCredentials` if there are none."""
         ...
 
-    async def renew(self, refused: Identity) -> bool:
+    async def renew(self, refused: ClientIdentity) -> bool:
         """The server did not accept these: are there others to try now?"""
         ...
 
@@ -62,15 +62,15 @@ class FileCredentials:
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access = access
         self._clock = clock
-        self._identity = Identity(token=access.token, tls=tls_context(access))
+        self._identity = ClientIdentity(token=access.token, tls=tls_context(access))
         self._read_at = float("-inf")
 
-    async def current(self) -> Identity:
+    async def current(self) -> ClientIdentity:
         if self._clock.monotonic() - self._read_at > FILE_SECONDS:
             self._read_files()
         return self._identity
 
-    async def renew(self, refused: Identity) -> bool:
+    async def renew(self, refused: ClientIdentity) -> bool:
         if self._identity is refused:
             self._read_files()
         return self._identity is not refused
@@ -79,7 +79,7 @@ class FileCredentials:
         token, tls = self._read_token(), self._read_certificates()
         self._read_at = self._clock.monotonic()
         if (token, tls) != (self._identity.token, self._identity.tls):
-            self._identity = Identity(token=token, tls=tls)
+            self._identity = ClientIdentity(token=token, tls=tls)
 
     def _read_token(self) -> str:
         path = self._access.token_file
@@ -122,14 +122,14 @@ class PluginCredentials:
         self._clock = clock
         self._tls = tls_context(access)
         self._answer = PluginAnswer()
-        self._identity: Identity | None = None
+        self._identity: ClientIdentity | None = None
         self._ask_again_at: datetime | None = None
         self._one_at_a_time = asyncio.Lock()
         self._run_count = 0
         self._error: NoCredentials | None = None
         self._refused_at = float("-inf")
 
-    async def current(self) -> Identity:
+    async def current(self) -> ClientIdentity:
         run_count = self._run_count
         if self._identity is not None and (not self._is_due() or self._is_asked_early()):
             return self._identity
@@ -141,7 +141,7 @@ class PluginCredentials:
             raise NoCredentials(self._error.message if self._error is not None else "there are no credentials yet")
         return self._identity
 
-    async def renew(self, refused: Identity) -> bool:
+    async def renew(self, refused: ClientIdentity) -> bool:
         async with self._one_at_a_time:
             if self._identity is not refused:
                 return True
@@ -183,7 +183,7 @@ class PluginCredentials:
         self._run_count += 1
         self._error = None
         self._answer, self._tls = answer, tls
-        self._identity = Identity(token=answer.token, tls=tls)
+        self._identity = ClientIdentity(token=answer.token, tls=tls)
         self._ask_again_at = _ask_again_at(answer.expires_at, self._clock.now())
 
     def _is_still_good(self) -> bool:

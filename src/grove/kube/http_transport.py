@@ -22,7 +22,7 @@ from yarl import URL
 
 from grove.clock import Clock
 from grove.kube.api_errors import ConnectionLost
-from grove.kube.credentials import Identity, credentials_of
+from grove.kube.credentials import ClientIdentity, credentials_of
 from grove.kube.kubeconfig import Access
 from grove.kube.response_decoding import check
 from grove.kube.transport import READ_HEADERS, Request, Response, user_agent
@@ -77,7 +77,7 @@ class HttpTransport:
             response = await self._exchange(request, await self._credentials.current())
         return response
 
-    async def _exchange(self, request: Request, identity: Identity) -> Response:
+    async def _exchange(self, request: Request, identity: ClientIdentity) -> Response:
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS, connect=CONNECT_SECONDS)
         try:
             async with self._turns, await self._ask(request, identity, timeout) as answer:
@@ -98,7 +98,7 @@ class HttpTransport:
         finally:
             _abandon(answer)
 
-    async def _open(self, request: Request, identity: Identity) -> aiohttp.ClientResponse:
+    async def _open(self, request: Request, identity: ClientIdentity) -> aiohttp.ClientResponse:
         """The beginning of a stream. It has no end in time as a whole, but its headers come at once."""
         # A log may be silent for hours; only a watch has bookmarks.
         silence = WATCH_SILENCE_SECONDS if "watch" in request.query else None
@@ -135,7 +135,7 @@ class HttpTransport:
             yield rest
 
     async def _ask(
-        self, request: Request, identity: Identity, timeout: aiohttp.ClientTimeout
+        self, request: Request, identity: ClientIdentity, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": request.accept or "application/json", **self._proxy.request_headers}
         if identity.token:

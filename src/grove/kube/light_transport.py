@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from grove.clock import Clock
 from grove.kube.api_errors import ConnectionLost
-from grove.kube.credentials import Identity, credentials_of
+from grove.kube.credentials import ClientIdentity, credentials_of
 from grove.kube.kubeconfig import Access
 from grove.kube.transport import READ_HEADERS, Request, Response, user_agent
 
@@ -109,7 +109,7 @@ class LightTransport:
             wire.abort()
         return None
 
-    async def _connect(self, identity: Identity, name: str) -> "_Wire":
+    async def _connect(self, identity: ClientIdentity, name: str) -> "_Wire":
         is_tls = self._url.scheme == "https"
         try:
             async with asyncio.timeout(CONNECT_SECONDS):

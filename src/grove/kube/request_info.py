@@ -7,7 +7,7 @@ from grove.kube.transport import Request
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "GET": "read"}
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """`create pods default/`, `patch podcliques/status default/a`: who is meant, and what is wanted of it."""
 
     verb: str
@@ -20,7 +20,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-def target_of(request: Request) -> Target:
+def target_of(request: Request) -> RequestSummary:
     parts = request.path.strip("/").split("/")
     # /api/v1/... or /apis/GROUP/VERSION/...
     parts = parts[2:] if parts[0] == "api" else parts[3:]
@@ -28,7 +28,7 @@ def target_of(request: Request) -> Target:
     if len(parts) > 2 and parts[0] == "namespaces":
         namespace, parts = parts[1], parts[2:]
     plural, name, subresource = (*parts, "", "", "")[:3]
-    return Target(
+    return RequestSummary(
         verb=_verb(request.method, name),
         resource=f"{plural}/{subresource}" if subresource else plural,
         namespace=namespace,

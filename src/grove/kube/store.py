@@ -138,7 +138,7 @@ class Store(Generic[T]):
         """After a bulk delete, whose answer shows the past: leaving, until something newer or a later list is here."""
         for uid in uids:
             held = self._objects.get(uid)
-            if held is not None and not held.metadata.is_leaving:
+            if held is not None and not held.metadata.is_terminating:
                 metadata = msgspec.structs.replace(held.metadata, deletion_timestamp=at)
                 self._put(cast("T", msgspec.structs.replace(cast("Any", held), metadata=metadata)), held)
                 self._assumed_leaving[uid] = self._list_count

@@ -42,14 +42,14 @@ class WriteLimiter:
     def in_flight(self) -> int:
         return self._in_flight
 
-    def turn(self, lane: str) -> "Turn":
+    def turn(self, flow: str) -> "WriteSlot":
         """`async with limiter.turn(lane) as turn:` send, then `turn.answered(...)`."""
-        return Turn(self, self._clock, lane)
+        return WriteSlot(self, self._clock, flow)
 
-    async def acquire(self, lane: str) -> None:
+    async def acquire(self, flow: str) -> None:
         """Waits for this lane's turn, then until the instant that the server asked us to wait for."""
         if self._waiting or self._in_flight >= self.limit:
-            await self._queue_up(lane)
+            await self._queue_up(flow)
         else:
             self._in_flight += 1
         try:
@@ -79,9 +79,9 @@ class WriteLimiter:
         elif status < 500:
             self._limit = min(float(self._highest), self._limit + 1 / self._limit)
 
-    async def _queue_up(self, lane: str) -> None:
+    async def _queue_up(self, flow: str) -> None:
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(lane, deque()).append(ready)
+        self._waiting.setdefault(flow, deque()).append(ready)
         self._admit()
         try:
             await ready
@@ -93,10 +93,10 @@ class WriteLimiter:
 
     def _admit(self) -> None:
         while self._waiting and self._in_flight < self.limit:
-            lane, queue = self._waiting.popitem(last=False)
+            flow, queue = self._waiting.popitem(last=False)
             ready = queue.popleft()
             if queue:
-                self._waiting[lane] = queue
+                self._waiting[flow] = queue
             if not ready.done():
                 self._in_flight += 1
                 ready.set_result(None)
@@ -109,18 +109,18 @@ class WriteLimiter:
             self._limit = min(self._limit, max(float(lowest), self._limit / 2))
 
 
-class Turn:
+class WriteSlot:
     """One write's place among the writes in flight."""
 
     __slots__ = ("_clock", "_lane", "_limiter", "_started_at")
 
-    def __init__(self, limiter: WriteLimiter, clock: Clock, lane: str) -> None:
+    def __init__(self, limiter: WriteLimiter, clock: Clock, flow: str) -> None:
         self._limiter = limiter
         self._clock = clock
-        self._lane = lane
+        self._lane = flow
         self._started_at = 0.0
 
-    async def __aenter__(self) -> "Turn":
+    async def __aenter__(self) -> "WriteSlot":
         await self._limiter.acquire(self._lane)
         self._started_at = self._clock.monotonic()
         return self

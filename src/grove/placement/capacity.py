@@ -15,7 +15,7 @@ from grove.api.types.meta import Uid
 from grove.errors import require
 from grove.placement.inter_pod_affinity import Neighbours, is_social
 from grove.placement.node_fit import has_room, static_misfit, static_score
-from grove.placement.types import Binding, Model, NodeView, PodDemand, PodTerm, Shape
+from grove.placement.types import Binding, Model, NodeView, PodDemand, PodTerm, SchedulingClass
 
 
 class Domain(Model, cache_hash=True):
@@ -99,7 +99,7 @@ class Cluster:
     def watch_terms(self, terms: Iterable[PodTerm]) -> None:
         self.neighbours.watch(terms, self._placed_with_labels())
 
-    def _take(self, shape: Shape, node: str, step: int) -> None:
+    def _take(self, shape: SchedulingClass, node: str, step: int) -> None:
         used = self._used.setdefault(node, {})
         for name, amount in shape.requests:
             used[name] = used.get(name, 0) + step * amount
@@ -130,7 +130,7 @@ class _Layout:
 
     def __init__(self, nodes: Mapping[str, NodeView]) -> None:
         self.nodes = tuple(nodes[name] for name in sorted(nodes))
-        self._candidates: dict[tuple[Shape, Domain], tuple[str, ...]] = {}
+        self._candidates: dict[tuple[SchedulingClass, Domain], tuple[str, ...]] = {}
         self._values: dict[tuple[str, Domain], tuple[str, ...]] = {}
 
     @cached_property
@@ -142,7 +142,7 @@ class _Layout:
                 largest[resource] = max(amount, largest.get(resource, 0))
         return largest
 
-    def candidates(self, shape: Shape, domain: Domain) -> tuple[str, ...]:
+    def candidates(self, shape: SchedulingClass, domain: Domain) -> tuple[str, ...]:
         """Names of the suitable nodes, best liked first, then by name."""
         key = (shape, domain)
         found = self._candidates.get(key)
@@ -172,7 +172,7 @@ class Scratch:
         self.bindings: list[Binding] = []
         self.node_of: dict[Uid, str] = {}
         # For each shape and domain, the candidates before this position are full: only a rollback makes room.
-        self._cursors: dict[tuple[Shape, Domain], int] = {}
+        self._cursors: dict[tuple[SchedulingClass, Domain], int] = {}
         # What to put back, newest last: container[key] = value.
         self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
 
@@ -208,7 +208,7 @@ class Scratch:
             return names[start]
         return self._find_among(pod, names[start:])
 
-    def _first_with_room(self, shape: Shape, domain: Domain, names: tuple[str, ...]) -> int:
+    def _first_with_room(self, shape: SchedulingClass, domain: Domain, names: tuple[str, ...]) -> int:
         key = (shape, domain)
         start = position = self._cursors.get(key, 0)
         free = self.free
@@ -230,7 +230,7 @@ class Scratch:
         return max(possible, key=lambda name: self.neighbours.score(pod.shape, self.nodes[name].labels), default=None)
 
 
-def taken(free: Mapping[str, int], shape: Shape, step: int) -> Mapping[str, int]:
+def taken(free: Mapping[str, int], shape: SchedulingClass, step: int) -> Mapping[str, int]:
     """The free amounts after `step` more pods of this shape. The old amounts stay as they are."""
     left = dict(free)
     for name, amount in shape.requests:

@@ -24,22 +24,31 @@ from grove.placement.gang import (
 )
 from grove.placement.inter_pod_affinity import is_social, terms_of
 from grove.placement.topology_packing import Scope
-from grove.placement.types import Decisions, GangDemand, GroupDemand, PodDemand, PodTerm, Shape, Unplaced, WaitReason
+from grove.placement.types import (
+    Decisions,
+    GangDemand,
+    GroupDemand,
+    PodDemand,
+    PodTerm,
+    SchedulingClass,
+    Unplaced,
+    WaitReason,
+)
 from grove.placement.unschedulable_reasons import explain_gang, explain_incomplete, explain_pod
 
 
-def schedule(cluster: Cluster, gangs: Iterable[GangDemand], loners: Iterable[PodDemand] = ()) -> Decisions:
+def schedule(cluster: Cluster, gangs: Iterable[GangDemand], ungrouped_pods: Iterable[PodDemand] = ()) -> Decisions:
     """Who goes where, and why the others wait. The cluster is left as it was: what is bound is told to it later."""
     waiting = sorted(gangs, key=_gang_order)
-    single = tuple(loners)
+    single = tuple(ungrouped_pods)
     cluster.watch_terms(_terms(waiting, single))
     cycle = _Cycle(Scratch(cluster))
     for gang in waiting:
         cycle.place_minimum(gang)
-    bound_count = len(cycle.scratch.bindings)
+    bound_count = len(cycle.cycle_snapshot.bindings)
     for gang in waiting:
         cycle.reserve(gang)
-    reserved_count = len(cycle.scratch.bindings)
+    reserved_count = len(cycle.cycle_snapshot.bindings)
     both: list[GangDemand | PodDemand] = [*waiting, *single]
     for item in sorted(both, key=_extra_order):
         match item:
@@ -49,7 +58,7 @@ def schedule(cluster: Cluster, gangs: Iterable[GangDemand], loners: Iterable[Pod
                 cycle.place_loner(item)
             case _:
                 assert_never(item)
-    bindings = cycle.scratch.bindings
+    bindings = cycle.cycle_snapshot.bindings
     return Decisions(
         bindings=(*bindings[:bound_count], *bindings[reserved_count:]),
         unplaced=tuple(cycle.unplaced),
@@ -59,15 +68,15 @@ def schedule(cluster: Cluster, gangs: Iterable[GangDemand], loners: Iterable[Pod
 class _Cycle:
     """What one cycle knows while it runs."""
 
-    def __init__(self, scratch: Scratch) -> None:
-        self.scratch = scratch
+    def __init__(self, cycle_snapshot: Scratch) -> None:
+        self.cycle_snapshot = cycle_snapshot
         self.unplaced: list[Unplaced] = []
         # Gangs with their minima in place, by this cycle or before it.
         self._standing: dict[NamespacedName, None] = {}
         self._kept_for: list[str] = []
         # Room only shrinks within a cycle: what did not fit once need not be tried or explained again.
-        self._hopeless_gangs: dict[tuple[Shape, ...], str] = {}
-        self._hopeless_pods: dict[Shape, str] = {}
+        self._hopeless_gangs: dict[tuple[SchedulingClass, ...], str] = {}
+        self._hopeless_pods: dict[SchedulingClass, str] = {}
 
     def place_minimum(self, gang: GangDemand) -> None:
         if not is_complete(gang):
@@ -91,7 +100,7 @@ class _Cycle:
         if not gang.base_is_scheduled and base not in self._standing:
             return
         scope = reserved_scope(gang)
-        if scope is not None and place_gang(self.scratch, scope):
+        if scope is not None and place_gang(self.cycle_snapshot, scope):
             self._kept_for.append(gang.name.name)
 
     def place_extras(self, gang: GangDemand) -> None:
@@ -99,7 +108,7 @@ class _Cycle:
             return
         left: dict[str, list[PodDemand]] = {}
         for group in gang.groups:
-            for pod in place_extras(self.scratch, gang, group) if extras(group) else ():
+            for pod in place_extras(self.cycle_snapshot, gang, group) if extras(group) else ():
                 left.setdefault(self._explain_extra(gang, group, pod), []).append(pod)
         self.unplaced += [
             Unplaced(pods=tuple(pods), reason=WaitReason.DOES_NOT_FIT, message=message, gang=gang.name)
@@ -107,18 +116,18 @@ class _Cycle:
         ]
 
     def place_loner(self, pod: PodDemand) -> None:
-        node = self.scratch.find(pod)
+        node = self.cycle_snapshot.find(pod)
         if node is not None:
-            self.scratch.place(pod, node)
+            self.cycle_snapshot.place(pod, node)
         else:
             message = self._explain_once(pod)
             self.unplaced.append(Unplaced(pods=(pod,), reason=WaitReason.DOES_NOT_FIT, message=message))
 
     def _try_gang(self, scope: Scope) -> str:
         """Empty if the gang was placed, else why not."""
-        if place_gang(self.scratch, scope):
+        if place_gang(self.cycle_snapshot, scope):
             return ""
-        message = explain_gang(self.scratch, scope)
+        message = explain_gang(self.cycle_snapshot, scope)
         if self._is_plain(scope):
             self._hopeless_gangs[_shapes(scope)] = message
         return message
@@ -131,20 +140,22 @@ class _Cycle:
         return (
             scope.pack is None
             and not scope.children
-            and not self.scratch.neighbours.anyone_repels
+            and not self.cycle_snapshot.neighbours.anyone_repels
             and not any(is_social(pod.shape) for pod in scope.pods)
         )
 
     def _explain_extra(self, gang: GangDemand, group: GroupDemand, pod: PodDemand) -> str:
-        within, _ = extra_domains(self.scratch, gang, group)
-        return explain_pod(self.scratch, pod, within, self._kept_for) if within.labels else self._explain_once(pod)
+        within, _ = extra_domains(self.cycle_snapshot, gang, group)
+        return (
+            explain_pod(self.cycle_snapshot, pod, within, self._kept_for) if within.labels else self._explain_once(pod)
+        )
 
     def _explain_once(self, pod: PodDemand) -> str:
         """Pods of one shape wait for one reason; only those that care about others are explained one by one."""
-        if is_social(pod.shape) or self.scratch.neighbours.anyone_repels:
-            return explain_pod(self.scratch, pod, kept_for=self._kept_for)
+        if is_social(pod.shape) or self.cycle_snapshot.neighbours.anyone_repels:
+            return explain_pod(self.cycle_snapshot, pod, kept_for=self._kept_for)
         if pod.shape not in self._hopeless_pods:
-            self._hopeless_pods[pod.shape] = explain_pod(self.scratch, pod, kept_for=self._kept_for)
+            self._hopeless_pods[pod.shape] = explain_pod(self.cycle_snapshot, pod, kept_for=self._kept_for)
         return self._hopeless_pods[pod.shape]
 
     def _wait(self, gang: GangDemand, reason: WaitReason, message: str) -> None:
@@ -166,12 +177,12 @@ def _extra_order(item: GangDemand | PodDemand) -> tuple[int, bool, datetime, str
             assert_never(item)
 
 
-def _shapes(scope: Scope) -> tuple[Shape, ...]:
+def _shapes(scope: Scope) -> tuple[SchedulingClass, ...]:
     return tuple(pod.shape for pod in scope.pods)
 
 
-def _terms(gangs: list[GangDemand], loners: tuple[PodDemand, ...]) -> Iterator[PodTerm]:
+def _terms(gangs: list[GangDemand], ungrouped_pods: tuple[PodDemand, ...]) -> Iterator[PodTerm]:
     pods = [pod for gang in gangs for group in gang.groups for pod in (*group.pending, *group.behind_our_gate)]
-    for pod in (*pods, *loners):
+    for pod in (*pods, *ungrouped_pods):
         if is_social(pod.shape):
             yield from terms_of(pod.shape)

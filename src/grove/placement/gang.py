@@ -45,12 +45,12 @@ def reserved_scope(gang: GangDemand) -> Scope | None:
     return _scope(gang, chosen)
 
 
-def place_gang(scratch: Scratch, scope: Scope) -> bool:
+def place_gang(cycle_snapshot: Scratch, scope: Scope) -> bool:
     """Place all pods of the scope on the scratch, or leave it as it was."""
-    return place_scope(scratch, scope) or _place_around_anchor(scratch, scope)
+    return place_scope(cycle_snapshot, scope) or _place_around_anchor(cycle_snapshot, scope)
 
 
-def _place_around_anchor(scratch: Scratch, scope: Scope) -> bool:
+def _place_around_anchor(cycle_snapshot: Scratch, scope: Scope) -> bool:
     """Pods that want each other's company follow the first one: try it in every domain, not only in the first.
 
     Only for gangs without pack constraints, which are the better way to say this.
@@ -60,16 +60,16 @@ def _place_around_anchor(scratch: Scratch, scope: Scope) -> bool:
         return False
     anchor, term = anchors[0]
     rest = tuple(pod for pod in scope.pods if pod is not anchor)
-    for value in scratch.layout.values(term.topology_key, EVERYWHERE):
-        mark = scratch.mark()
+    for value in cycle_snapshot.layout.values(term.topology_key, EVERYWHERE):
+        mark = cycle_snapshot.mark()
         domain = EVERYWHERE.narrowed(term.topology_key, value)
-        if _place_one(scratch, anchor, domain, ()) and place_pods(scratch, rest):
+        if _place_one(cycle_snapshot, anchor, domain, ()) and place_pods(cycle_snapshot, rest):
             return True
-        scratch.rollback(mark)
+        cycle_snapshot.rollback(mark)
     return False
 
 
-def place_extras(scratch: Scratch, gang: GangDemand, group: GroupDemand) -> tuple[PodDemand, ...]:
+def place_extras(cycle_snapshot: Scratch, gang: GangDemand, group: GroupDemand) -> tuple[PodDemand, ...]:
     """Place the pods above the minimum one by one; returns those that found no node."""
     packs = _packs_around(gang, group)
     # In a scope that has no pods yet, the first one decides where the others go.
@@ -77,27 +77,27 @@ def place_extras(scratch: Scratch, gang: GangDemand, group: GroupDemand) -> tupl
     left: list[PodDemand] = []
     for pod in extras(group):
         if domains is not None:
-            is_placed = _place_one(scratch, pod, *domains)
+            is_placed = _place_one(cycle_snapshot, pod, *domains)
         elif left and left[-1].shape == pod.shape:
             is_placed = False
         else:
-            is_placed = place_scope(scratch, _extra_scope(scratch, gang, packs, pod))
-            domains = extra_domains(scratch, gang, group) if is_placed else None
+            is_placed = place_scope(cycle_snapshot, _extra_scope(cycle_snapshot, gang, packs, pod))
+            domains = extra_domains(cycle_snapshot, gang, group) if is_placed else None
         if not is_placed:
             left.append(pod)
     return tuple(left)
 
 
-def _place_one(scratch: Scratch, pod: PodDemand, within: Domain, order: tuple[Domain, ...]) -> bool:
-    node = find_node(scratch, pod, within, order)
+def _place_one(cycle_snapshot: Scratch, pod: PodDemand, within: Domain, order: tuple[Domain, ...]) -> bool:
+    node = find_node(cycle_snapshot, pod, within, order)
     if node is not None:
-        scratch.place(pod, node)
+        cycle_snapshot.place(pod, node)
     return node is not None
 
 
-def _extra_scope(scratch: Scratch, gang: GangDemand, packs: list[_Around], pod: PodDemand) -> Scope:
+def _extra_scope(cycle_snapshot: Scratch, gang: GangDemand, packs: list[_Around], pod: PodDemand) -> Scope:
     """One pod inside all the scopes that hold for it."""
-    placed = _nodes_by_group(scratch, gang)
+    placed = _nodes_by_group(cycle_snapshot, gang)
     scope = Scope(name=pod.name, pods=(pod,))
     for pack, names in reversed(packs):
         nodes = tuple(node for name in names for node in placed.get(name, ()))
@@ -105,20 +105,20 @@ def _extra_scope(scratch: Scratch, gang: GangDemand, packs: list[_Around], pod: 
     return scope
 
 
-def extra_domains(scratch: Scratch, gang: GangDemand, group: GroupDemand) -> tuple[Domain, tuple[Domain, ...]]:
+def extra_domains(cycle_snapshot: Scratch, gang: GangDemand, group: GroupDemand) -> tuple[Domain, tuple[Domain, ...]]:
     """Where an extra of this group must go, and where it would best go. Its placed mates decide."""
     packs = _packs_around(gang, group)
     if not packs:
         return EVERYWHERE, ()
-    placed = _nodes_by_group(scratch, gang)
+    placed = _nodes_by_group(cycle_snapshot, gang)
     within = EVERYWHERE
     order: list[Domain] = []
     for pack, names in packs:
         nodes = [node for name in names for node in placed.get(name, ())]
         if pack.required:
-            within = home_domain(scratch, pack.required, nodes, within) or within
+            within = home_domain(cycle_snapshot, pack.required, nodes, within) or within
         if pack.preferred:
-            home = home_domain(scratch, pack.preferred, nodes, within)
+            home = home_domain(cycle_snapshot, pack.preferred, nodes, within)
             order[:0] = [home] if home else []
     # A wish of a wide scope must not lead out of what a narrower one requires.
     return within, tuple(_inside(home, within) for home in order)
@@ -132,9 +132,9 @@ def _packs_around(gang: GangDemand, group: GroupDemand) -> list[_Around]:
     return [(pack, names) for pack, names in around if pack is not None]
 
 
-def _nodes_by_group(scratch: Scratch, gang: GangDemand) -> Mapping[str, tuple[str, ...]]:
+def _nodes_by_group(cycle_snapshot: Scratch, gang: GangDemand) -> Mapping[str, tuple[str, ...]]:
     """Where the pods of each group are, those placed in this very cycle included."""
-    fresh = scratch.node_of
+    fresh = cycle_snapshot.node_of
     return {
         group.name: (*group.nodes, *(fresh[pod.uid] for pod in group.pending if pod.uid in fresh))
         for group in gang.groups

@@ -9,7 +9,7 @@ Not honoured: the preferences of pods already placed, and namespace selectors th
 from collections.abc import Iterable, Iterator, Mapping
 
 from grove.placement.node_fit import meets
-from grove.placement.types import Operator, PodDemand, PodTerm, Shape
+from grove.placement.types import PodDemand, PodTerm, SchedulingClass, SelectorOperator
 
 # Counts of terms that no waiting pod uses any more are dropped when there are this many.
 MOST_TERMS = 4096
@@ -91,7 +91,7 @@ class Neighbours:
         unwelcome = [(term.topology_key, counts) for term, counts in self._holders.matching(pod)]
         return Veto(attracted, repelled, unwelcome)
 
-    def score(self, shape: Shape, labels: Mapping[str, str]) -> int:
+    def score(self, shape: SchedulingClass, labels: Mapping[str, str]) -> int:
         """Preferred pod (anti-)affinity: the weight of each term for each matching pod in the node's domain."""
         return sum(
             preferred.weight
@@ -151,7 +151,7 @@ class _CountedTerms:
         labels = [
             (requirement.key, requirement.values[0])
             for requirement in term.requirements
-            if requirement.operator == Operator.IN and len(requirement.values) == 1
+            if requirement.operator == SelectorOperator.IN and len(requirement.values) == 1
         ]
         return min(labels, key=lambda label: len(self._by_label.get(label, ())), default=None)
 
@@ -190,12 +190,12 @@ def matches(term: PodTerm, pod: PodDemand) -> bool:
     return all(meets(requirement, pod.labels) for requirement in term.requirements)
 
 
-def terms_of(shape: Shape) -> tuple[PodTerm, ...]:
+def terms_of(shape: SchedulingClass) -> tuple[PodTerm, ...]:
     """Every term whose matching pods must be counted to place pods of this shape."""
     return (*shape.affinity, *shape.anti_affinity, *(preferred.term for preferred in shape.preferred_pods))
 
 
-def is_social(shape: Shape) -> bool:
+def is_social(shape: SchedulingClass) -> bool:
     """Does the pod care about other pods?"""
     return bool(shape.affinity or shape.anti_affinity or shape.preferred_pods)
 

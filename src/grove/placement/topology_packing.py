@@ -14,7 +14,7 @@ from itertools import chain
 
 from grove.placement.capacity import EVERYWHERE, Domain, Scratch
 from grove.placement.node_fit import room_count
-from grove.placement.types import Model, Pack, PodDemand, Shape
+from grove.placement.types import Model, Pack, PodDemand, SchedulingClass
 
 ANY_NUMBER = 1 << 30
 
@@ -45,123 +45,126 @@ class Scope(Model):
         return (*self.nodes, *chain.from_iterable(child.all_nodes for child in self.children))
 
 
-def place_scope(scratch: Scratch, scope: Scope, within: Domain = EVERYWHERE, order: tuple[Domain, ...] = ()) -> bool:
+def place_scope(
+    cycle_snapshot: Scratch, scope: Scope, within: Domain = EVERYWHERE, order: tuple[Domain, ...] = ()
+) -> bool:
     """Place every pod of the scope, or none. `order`: domains that an enclosing scope would like to be filled first."""
     if not scope.all_pods:
         return True
-    domains = required_domains(scratch, scope, within) if scope.required else (within,)
+    domains = required_domains(cycle_snapshot, scope, within) if scope.required else (within,)
     if scope.preferred:
-        return any(_place_in_one(scratch, scope, domain) for domain in domains) or any(
-            _place_parts(scratch, scope, domain, _fewest_first(scratch, scope, domain)) for domain in domains
+        return any(_place_in_one(cycle_snapshot, scope, domain) for domain in domains) or any(
+            _place_parts(cycle_snapshot, scope, domain, _fewest_first(cycle_snapshot, scope, domain))
+            for domain in domains
         )
-    return any(_place_parts(scratch, scope, domain, order) for domain in domains)
+    return any(_place_parts(cycle_snapshot, scope, domain, order) for domain in domains)
 
 
-def required_domains(scratch: Scratch, scope: Scope, within: Domain) -> tuple[Domain, ...]:
+def required_domains(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> tuple[Domain, ...]:
     """The domains to try for a required pack: the one its placed pods are in, else all with room, tightest first."""
-    home = home_domain(scratch, scope.required, scope.all_nodes, within)
-    return (home,) if home else _by_room(scratch, scope, scope.required, within)
+    home = home_domain(cycle_snapshot, scope.required, scope.all_nodes, within)
+    return (home,) if home else _by_room(cycle_snapshot, scope, scope.required, within)
 
 
-def home_domain(scratch: Scratch, key: str, nodes: Iterable[str], within: Domain) -> Domain | None:
+def home_domain(cycle_snapshot: Scratch, key: str, nodes: Iterable[str], within: Domain) -> Domain | None:
     """The domain where most of these nodes are; of equals, the first by value. None if none of them is in a domain."""
-    values = _values_of(scratch, key, nodes)
+    values = _values_of(cycle_snapshot, key, nodes)
     return within.narrowed(key, values[0]) if values else None
 
 
-def _place_in_one(scratch: Scratch, scope: Scope, within: Domain) -> bool:
+def _place_in_one(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> bool:
     """All pods in one preferred domain: where most of the placed ones are, else the fullest with room."""
-    home = home_domain(scratch, scope.preferred, scope.all_nodes, within)
-    domains = (home,) if home else _by_room(scratch, scope, scope.preferred, within)
-    return any(_place_parts(scratch, scope, domain, ()) for domain in domains)
+    home = home_domain(cycle_snapshot, scope.preferred, scope.all_nodes, within)
+    domains = (home,) if home else _by_room(cycle_snapshot, scope, scope.preferred, within)
+    return any(_place_parts(cycle_snapshot, scope, domain, ()) for domain in domains)
 
 
-def _fewest_first(scratch: Scratch, scope: Scope, within: Domain) -> tuple[Domain, ...]:
+def _fewest_first(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> tuple[Domain, ...]:
     """The order that uses few preferred domains: those in use already, then those with most room."""
     key = scope.preferred
     shape = scope.all_pods[0].shape
-    in_use = [within.narrowed(key, value) for value in _values_of(scratch, key, scope.all_nodes)]
-    others = [within.narrowed(key, value) for value in scratch.layout.values(key, within)]
-    others.sort(key=lambda domain: -_room(scratch, shape, domain))
+    in_use = [within.narrowed(key, value) for value in _values_of(cycle_snapshot, key, scope.all_nodes)]
+    others = [within.narrowed(key, value) for value in cycle_snapshot.layout.values(key, within)]
+    others.sort(key=lambda domain: -_room(cycle_snapshot, shape, domain))
     return tuple(dict.fromkeys([*in_use, *others]))
 
 
-def _place_parts(scratch: Scratch, scope: Scope, within: Domain, order: tuple[Domain, ...]) -> bool:
+def _place_parts(cycle_snapshot: Scratch, scope: Scope, within: Domain, order: tuple[Domain, ...]) -> bool:
     """All or none: the narrower scopes first, largest first; then the pods without one."""
-    mark = scratch.mark()
+    mark = cycle_snapshot.mark()
     children = sorted(scope.children, key=lambda child: -len(child.all_pods))
-    is_placed = all(place_scope(scratch, child, within, order) for child in children) and place_pods(
-        scratch, scope.pods, within, order
+    is_placed = all(place_scope(cycle_snapshot, child, within, order) for child in children) and place_pods(
+        cycle_snapshot, scope.pods, within, order
     )
     if not is_placed:
-        scratch.rollback(mark)
+        cycle_snapshot.rollback(mark)
     return is_placed
 
 
 def place_pods(
-    scratch: Scratch, pods: tuple[PodDemand, ...], within: Domain = EVERYWHERE, order: tuple[Domain, ...] = ()
+    cycle_snapshot: Scratch, pods: tuple[PodDemand, ...], within: Domain = EVERYWHERE, order: tuple[Domain, ...] = ()
 ) -> bool:
     """Place all of these pods; stops at the first that finds no node. The caller takes back what was placed."""
-    for pod in hardest_first(scratch, pods):
-        node = find_node(scratch, pod, within, order)
+    for pod in hardest_first(cycle_snapshot, pods):
+        node = find_node(cycle_snapshot, pod, within, order)
         if node is None:
             return False
-        scratch.place(pod, node)
+        cycle_snapshot.place(pod, node)
     return True
 
 
-def find_node(scratch: Scratch, pod: PodDemand, within: Domain, order: tuple[Domain, ...]) -> str | None:
+def find_node(cycle_snapshot: Scratch, pod: PodDemand, within: Domain, order: tuple[Domain, ...]) -> str | None:
     """A node for this pod: in the liked domains, one after the other, else anywhere within."""
     for domain in order:
-        node = scratch.find(pod, domain)
+        node = cycle_snapshot.find(pod, domain)
         if node is not None:
             return node
-    return scratch.find(pod, within)
+    return cycle_snapshot.find(pod, within)
 
 
-def hardest_first(scratch: Scratch, pods: tuple[PodDemand, ...]) -> tuple[PodDemand, ...]:
+def hardest_first(cycle_snapshot: Scratch, pods: tuple[PodDemand, ...]) -> tuple[PodDemand, ...]:
     """Pods with few suitable nodes, then large ones; those that need another pod's company last of all."""
     if len(pods) < 2 or all(pod.shape is pods[0].shape for pod in pods):
         return pods
-    difficulty: dict[Shape, tuple[bool, int, float]] = {}
+    difficulty: dict[SchedulingClass, tuple[bool, int, float]] = {}
     for pod in pods:
         if pod.shape not in difficulty:
-            difficulty[pod.shape] = _difficulty(scratch, pod.shape)
+            difficulty[pod.shape] = _difficulty(cycle_snapshot, pod.shape)
     return tuple(sorted(pods, key=lambda pod: difficulty[pod.shape]))
 
 
-def _difficulty(scratch: Scratch, shape: Shape) -> tuple[bool, int, float]:
-    largest = scratch.layout.largest
+def _difficulty(cycle_snapshot: Scratch, shape: SchedulingClass) -> tuple[bool, int, float]:
+    largest = cycle_snapshot.layout.largest
     share = max((amount / largest.get(name, amount) for name, amount in shape.requests if amount > 0), default=0.0)
-    return bool(shape.affinity), len(scratch.layout.candidates(shape, EVERYWHERE)), -share
+    return bool(shape.affinity), len(cycle_snapshot.layout.candidates(shape, EVERYWHERE)), -share
 
 
-def _by_room(scratch: Scratch, scope: Scope, key: str, within: Domain) -> tuple[Domain, ...]:
+def _by_room(cycle_snapshot: Scratch, scope: Scope, key: str, within: Domain) -> tuple[Domain, ...]:
     """The domains that could hold every pod of the scope if they were alone, least room first."""
-    counts: dict[Shape, int] = {}
+    counts: dict[SchedulingClass, int] = {}
     for pod in scope.all_pods:
         counts[pod.shape] = counts.get(pod.shape, 0) + 1
     main = max(counts, key=lambda shape: counts[shape])
     found = []
-    for value in scratch.layout.values(key, within):
+    for value in cycle_snapshot.layout.values(key, within):
         domain = within.narrowed(key, value)
-        rooms = {shape: _room(scratch, shape, domain) for shape in counts}
+        rooms = {shape: _room(cycle_snapshot, shape, domain) for shape in counts}
         if all(rooms[shape] >= count for shape, count in counts.items()):
             found.append((rooms[main], value, domain))
     return tuple(domain for _, _, domain in sorted(found, key=lambda entry: entry[:2]))
 
 
-def _room(scratch: Scratch, shape: Shape, domain: Domain) -> int:
+def _room(cycle_snapshot: Scratch, shape: SchedulingClass, domain: Domain) -> int:
     """How many pods of this shape fit, neighbours not considered."""
-    names = scratch.layout.candidates(shape, domain)
-    return sum(room_count(shape, scratch.free[name], ANY_NUMBER) for name in names)
+    names = cycle_snapshot.layout.candidates(shape, domain)
+    return sum(room_count(shape, cycle_snapshot.free[name], ANY_NUMBER) for name in names)
 
 
-def _values_of(scratch: Scratch, key: str, nodes: Iterable[str]) -> list[str]:
+def _values_of(cycle_snapshot: Scratch, key: str, nodes: Iterable[str]) -> list[str]:
     """The values of a label on these nodes, the most frequent first."""
     counts: dict[str, int] = {}
     for name in nodes:
-        node = scratch.nodes.get(name)
+        node = cycle_snapshot.nodes.get(name)
         if node is not None and key in node.labels:
             counts[node.labels[key]] = counts.get(node.labels[key], 0) + 1
     return sorted(counts, key=lambda value: (-counts[value], value))

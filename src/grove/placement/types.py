@@ -23,7 +23,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """Base of every value of this room."""
 
 
-class Operator(StrEnum):
+class SelectorOperator(StrEnum):
     IN = "In"
     NOT_IN = "NotIn"
     EXISTS = "Exists"
@@ -32,7 +32,7 @@ class Operator(StrEnum):
     LESS = "Lt"
 
 
-class Requirement(Model):
+class NodeRequirement(Model):
     """One `matchExpressions` entry. The operator is a plain string: one that we do not know matches nothing."""
 
     key: str
@@ -43,8 +43,8 @@ class Requirement(Model):
 class NodeTerm(Model):
     """All of `expressions` (labels) and `fields` (`metadata.name`) must hold; an empty term matches no node."""
 
-    expressions: tuple[Requirement, ...] = ()
-    fields: tuple[Requirement, ...] = ()
+    expressions: tuple[NodeRequirement, ...] = ()
+    fields: tuple[NodeRequirement, ...] = ()
 
 
 class WeightedNodeTerm(Model):
@@ -72,7 +72,7 @@ class PodTerm(Model, cache_hash=True):
     """Pods of `namespaces` (None: of all) that meet every requirement, counted per value of a node label."""
 
     topology_key: str
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[NodeRequirement, ...] = ()
     namespaces: tuple[str, ...] | None = ()
     # A term without a label selector matches no pod; one with an empty selector matches all.
     has_selector: bool = True
@@ -83,7 +83,7 @@ class WeightedPodTerm(Model):
     term: PodTerm
 
 
-class Shape(Model, cache_hash=True):
+class SchedulingClass(Model, cache_hash=True):
     """What a pod asks of a node. Pods of one shape are interchangeable, so their answers are shared."""
 
     requests: tuple[tuple[str, int], ...] = ((PODS, ONE),)
@@ -103,7 +103,7 @@ class PodDemand(Model):
     uid: Uid
     namespace: str
     name: str
-    shape: Shape
+    shape: SchedulingClass
     created: datetime
     labels: Mapping[str, str] = {}
     priority: int = 0

@@ -9,24 +9,24 @@ from grove.api.values.quantities import format_resource
 from grove.placement.capacity import EVERYWHERE, Domain, Scratch
 from grove.placement.node_fit import missing_resources, static_misfit
 from grove.placement.topology_packing import Scope, find_node, hardest_first, home_domain, place_scope
-from grove.placement.types import PODS, GangDemand, GroupDemand, NodeView, PodDemand, Shape
+from grove.placement.types import PODS, GangDemand, GroupDemand, NodeView, PodDemand, SchedulingClass
 
 MOST_NAMES = 3
 _SINGULAR = {"have": "has", "are": "is", "carry": "carries", "lack": "lacks", "do": "does"}
 
 
-def explain_gang(scratch: Scratch, scope: Scope) -> str:
+def explain_gang(cycle_snapshot: Scratch, scope: Scope) -> str:
     """Why the minimum of a gang was not placed: too little room anywhere, or not in one domain."""
-    mark = scratch.mark()
+    mark = cycle_snapshot.mark()
     pods = scope.all_pods
-    rest = _place_some(scratch, pods, EVERYWHERE)
+    rest = _place_some(cycle_snapshot, pods, EVERYWHERE)
     if rest:
-        nodes = _reasons_of_nodes(scratch, rest[0], EVERYWHERE)
+        nodes = _reasons_of_nodes(cycle_snapshot, rest[0], EVERYWHERE)
         sentence = f"needs {describe(pods)} together, {len(pods) - len(rest)} fit: {nodes}{_which(pods, rest[0])}"
     else:
-        scratch.rollback(mark)
-        sentence = _explain_packing(scratch, scope)
-    scratch.rollback(mark)
+        cycle_snapshot.rollback(mark)
+        sentence = _explain_packing(cycle_snapshot, scope)
+    cycle_snapshot.rollback(mark)
     return sentence
 
 
@@ -37,13 +37,15 @@ def explain_incomplete(gang: GangDemand) -> str:
     )
 
 
-def explain_pod(scratch: Scratch, pod: PodDemand, within: Domain = EVERYWHERE, kept_for: Iterable[str] = ()) -> str:
+def explain_pod(
+    cycle_snapshot: Scratch, pod: PodDemand, within: Domain = EVERYWHERE, kept_for: Iterable[str] = ()
+) -> str:
     """Why one pod finds no node, and for which gangs room was kept that it might have had."""
-    total = len(scratch.layout.nodes)
+    total = len(cycle_snapshot.layout.nodes)
     place = f" in {_name(within)}" if within != EVERYWHERE else ""
     kept = _listed(_at_most(MOST_NAMES, list(kept_for)))
     suffix = f"; room is kept for the minimum of {kept}" if kept else ""
-    return f"0/{total} nodes are available{place}: {_counted(scratch, pod, within)}{suffix}"
+    return f"0/{total} nodes are available{place}: {_counted(cycle_snapshot, pod, within)}{suffix}"
 
 
 def describe(pods: tuple[PodDemand, ...]) -> str:
@@ -56,7 +58,7 @@ def describe(pods: tuple[PodDemand, ...]) -> str:
     return _listed(parts)
 
 
-def describe_requests(shape: Shape) -> str:
+def describe_requests(shape: SchedulingClass) -> str:
     return ", ".join(
         f"{name}={format_resource(name, milli)}" for name, milli in shape.requests if milli and name != PODS
     )
@@ -69,57 +71,57 @@ def _explain_missing(group: GroupDemand) -> str:
     return f"{text}, {gated} still gated" if gated else text
 
 
-def _explain_packing(scratch: Scratch, scope: Scope, within: Domain = EVERYWHERE) -> str:
+def _explain_packing(cycle_snapshot: Scratch, scope: Scope, within: Domain = EVERYWHERE) -> str:
     """The widest scope that cannot be packed; the pods themselves would fit somewhere."""
-    if scope.required and not _fits(scratch, scope, within):
-        return _explain_required(scratch, scope, within)
+    if scope.required and not _fits(cycle_snapshot, scope, within):
+        return _explain_required(cycle_snapshot, scope, within)
     for child in scope.children:
-        if not _fits(scratch, child, within):
-            return _explain_packing(scratch, child, within)
+        if not _fits(cycle_snapshot, child, within):
+            return _explain_packing(cycle_snapshot, child, within)
     return f"needs {describe(scope.all_pods)} together: each part fits alone, but not all under their pack constraints"
 
 
-def _explain_required(scratch: Scratch, scope: Scope, within: Domain) -> str:
+def _explain_required(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> str:
     key = scope.required
     word = key.rsplit("/", 1)[-1]
     pods = scope.all_pods
     needs = f"{scope.name} needs {describe(pods)} together on one {word} ({key})"
-    home = home_domain(scratch, key, scope.all_nodes, within)
+    home = home_domain(cycle_snapshot, key, scope.all_nodes, within)
     if home is not None:
-        return f"{needs}, where its placed pods are: {_name(home)} has room for {_fitting(scratch, pods, home)}"
-    domains = [within.narrowed(key, value) for value in scratch.layout.values(key, within)]
+        return f"{needs}, where its placed pods are: {_name(home)} has room for {_fitting(cycle_snapshot, pods, home)}"
+    domains = [within.narrowed(key, value) for value in cycle_snapshot.layout.values(key, within)]
     if not domains:
         return f"{needs}, but no node has that label"
-    best = max(domains, key=lambda domain: _fitting(scratch, pods, domain))
-    room = _fitting(scratch, pods, best)
+    best = max(domains, key=lambda domain: _fitting(cycle_snapshot, pods, domain))
+    room = _fitting(cycle_snapshot, pods, best)
     if room == len(pods):
         return f"{needs}: each part fits alone, but not all under their pack constraints"
     return f"{needs}, the best {word} has room for {room} ({_name(best)})"
 
 
-def _fits(scratch: Scratch, scope: Scope, within: Domain) -> bool:
-    mark = scratch.mark()
-    fits = place_scope(scratch, scope, within)
-    scratch.rollback(mark)
+def _fits(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> bool:
+    mark = cycle_snapshot.mark()
+    fits = place_scope(cycle_snapshot, scope, within)
+    cycle_snapshot.rollback(mark)
     return fits
 
 
-def _fitting(scratch: Scratch, pods: tuple[PodDemand, ...], domain: Domain) -> int:
-    mark = scratch.mark()
-    rest = _place_some(scratch, pods, domain)
-    scratch.rollback(mark)
+def _fitting(cycle_snapshot: Scratch, pods: tuple[PodDemand, ...], domain: Domain) -> int:
+    mark = cycle_snapshot.mark()
+    rest = _place_some(cycle_snapshot, pods, domain)
+    cycle_snapshot.rollback(mark)
     return len(pods) - len(rest)
 
 
-def _place_some(scratch: Scratch, pods: tuple[PodDemand, ...], domain: Domain) -> list[PodDemand]:
+def _place_some(cycle_snapshot: Scratch, pods: tuple[PodDemand, ...], domain: Domain) -> list[PodDemand]:
     """Place what fits; returns what does not."""
     rest = []
-    for pod in hardest_first(scratch, pods):
-        node = find_node(scratch, pod, domain, ())
+    for pod in hardest_first(cycle_snapshot, pods):
+        node = find_node(cycle_snapshot, pod, domain, ())
         if node is None:
             rest.append(pod)
         else:
-            scratch.place(pod, node)
+            cycle_snapshot.place(pod, node)
     return rest
 
 
@@ -130,20 +132,20 @@ def _which(pods: tuple[PodDemand, ...], pod: PodDemand) -> str:
     return f", for {describe((pod,))}"
 
 
-def _reasons_of_nodes(scratch: Scratch, pod: PodDemand, within: Domain) -> str:
+def _reasons_of_nodes(cycle_snapshot: Scratch, pod: PodDemand, within: Domain) -> str:
     """`9 of 9 nodes have no room for one more (memory)`."""
-    reasons = _count_reasons(scratch, pod, within)
+    reasons = _count_reasons(cycle_snapshot, pod, within)
     if not reasons:
         return "there are no nodes"
-    total = len(scratch.layout.nodes)
+    total = len(cycle_snapshot.layout.nodes)
     first, *others = (_phrase(reason, count) for reason, count in reasons.items())
     count, rest = first.split(" ", 1)
     noun = "node" if total == 1 else "nodes"
     return ", ".join([f"{count} of {total} {noun} {rest}", *others])
 
 
-def _counted(scratch: Scratch, pod: PodDemand, within: Domain) -> str:
-    reasons = _count_reasons(scratch, pod, within)
+def _counted(cycle_snapshot: Scratch, pod: PodDemand, within: Domain) -> str:
+    reasons = _count_reasons(cycle_snapshot, pod, within)
     return ", ".join(_phrase(reason, count) for reason, count in reasons.items()) or "there are none"
 
 
@@ -152,24 +154,24 @@ def _phrase(reason: str, count: int) -> str:
     return f"{count} {_SINGULAR[verb] if count == 1 else verb} {rest}"
 
 
-def _count_reasons(scratch: Scratch, pod: PodDemand, within: Domain) -> dict[str, int]:
+def _count_reasons(cycle_snapshot: Scratch, pod: PodDemand, within: Domain) -> dict[str, int]:
     """How many nodes say no, for which reason; the most frequent first, then by text."""
     counts: dict[str, int] = {}
-    for node in scratch.layout.nodes:
-        reason = "are in another domain" if node not in within else _reason(scratch, pod, node)
+    for node in cycle_snapshot.layout.nodes:
+        reason = "are in another domain" if node not in within else _reason(cycle_snapshot, pod, node)
         counts[reason] = counts.get(reason, 0) + 1
     return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-def _reason(scratch: Scratch, pod: PodDemand, node: NodeView) -> str:
+def _reason(cycle_snapshot: Scratch, pod: PodDemand, node: NodeView) -> str:
     shape = pod.shape
     if misfit := static_misfit(shape, node):
         return misfit
     if small := missing_resources(shape, node.allocatable):
         return f"are too small even when empty ({', '.join(small)})"
-    if full := missing_resources(shape, scratch.free[node.name]):
+    if full := missing_resources(shape, cycle_snapshot.free[node.name]):
         return f"have no room for one more ({', '.join(full)})"
-    return scratch.neighbours.veto(pod).reason(node.labels) or "have room only without the others"
+    return cycle_snapshot.neighbours.veto(pod).reason(node.labels) or "have room only without the others"
 
 
 def _name(domain: Domain) -> str:

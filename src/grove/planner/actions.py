@@ -14,11 +14,11 @@ from grove.api.types.meta import JsonObject, ObjectMeta, OwnerKey, Uid
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class PlanStruct(msgspec.Struct, frozen=True, kw_only=True):
     """Base of everything inside a plan."""
 
 
-class Subject(Part):
+class EventSubject(PlanStruct):
     """The object a message is about: events are attached to it."""
 
     api_version: str
@@ -28,8 +28,8 @@ class Subject(Part):
     uid: Uid
 
 
-def subject_of(resource: Resource[Any], metadata: ObjectMeta) -> Subject:
-    return Subject(
+def subject_of(resource: Resource[Any], metadata: ObjectMeta) -> EventSubject:
+    return EventSubject(
         api_version=resource.api_version,
         kind=resource.kind,
         namespace=metadata.namespace,
@@ -43,17 +43,17 @@ class Severity(StrEnum):
     WARNING = "Warning"
 
 
-class Emit(Part):
+class EventRecord(PlanStruct):
     """An event to record. Several of one subject and reason in a pass become one, listing their `names`."""
 
-    subject: Subject
+    subject: EventSubject
     reason: str
     message: str
     severity: Severity = Severity.NORMAL
     names: tuple[str, ...] = ()
 
 
-class Create(Part):
+class Create(PlanStruct):
     """Create an object under exactly this name; one that exists already and has the same controller is as good."""
 
     resource: Resource[Any]
@@ -63,7 +63,7 @@ class Create(Part):
     # Failures of creates that share a cause share a key, e.g. all pods of one clique.
     failure_key: str
     reason: str
-    on_success: Emit | None = None
+    on_success: EventRecord | None = None
 
     @property
     def owner(self) -> OwnerKey:
@@ -79,7 +79,7 @@ class Create(Part):
         )
 
 
-class Patch(Part):
+class Patch(PlanStruct):
     """Merge-patch an object, only if it is still the one (and, if given, the version) that was decided on."""
 
     resource: Resource[Any]
@@ -90,10 +90,10 @@ class Patch(Part):
     reason: str
     resource_version: str = ""
     subresource: str = ""
-    on_success: Emit | None = None
+    on_success: EventRecord | None = None
 
 
-class Delete(Part):
+class Delete(PlanStruct):
     """Delete one object, by the uid that was decided on."""
 
     resource: Resource[Any]
@@ -101,10 +101,10 @@ class Delete(Part):
     name: str
     uid: Uid
     reason: str
-    on_success: Emit | None = None
+    on_success: EventRecord | None = None
 
 
-class DeleteMany(Part):
+class DeleteMany(PlanStruct):
     """Delete by label. `uids` are those observed.
 
     It is one request only if every match has one of `owners` as its controller. Labels prove nothing: whatever else
@@ -118,7 +118,7 @@ class DeleteMany(Part):
     uids: tuple[Uid, ...]
     reason: str
     field_selector: str = ""
-    on_success: Emit | None = None
+    on_success: EventRecord | None = None
 
 
 Action = Create | Patch | Delete | DeleteMany
@@ -126,7 +126,7 @@ Action = Create | Patch | Delete | DeleteMany
 Stage = tuple[Action, ...]
 
 
-class Rank(IntEnum):
+class ChainPriority(IntEnum):
     """Which chains of a set go first when a pass cannot carry out all of them."""
 
     # What goes makes room, and whoever has waited long enough waits no longer.
@@ -140,16 +140,16 @@ class Rank(IntEnum):
 WHOLE_SET = -1
 
 
-class Chain(Part):
+class Chain(PlanStruct):
     """Stages in order; a failing stage ends its own chain and no other. `part` is the set replica."""
 
     key: str
     part: int
     stages: tuple[Stage, ...]
-    rank: Rank = Rank.BUILD
+    rank: ChainPriority = ChainPriority.BUILD
 
 
-class Urgency(StrEnum):
+class StatusPriority(StrEnum):
     # Later decisions rest on it: written before anything else is done.
     FACT = "fact"
     # All is well now: written after what is to be done, and when most of the set is not under way any more.
@@ -158,7 +158,7 @@ class Urgency(StrEnum):
     COUNT = "count"
 
 
-class StatusWrite(Part):
+class StatusWrite(PlanStruct):
     """A new status, as the smallest patch. `part` is the set replica it tells about."""
 
     resource: Resource[Any]
@@ -167,14 +167,14 @@ class StatusWrite(Part):
     uid: Uid
     resource_version: str
     patch: JsonObject
-    urgency: Urgency
+    urgency: StatusPriority
     part: int = WHOLE_SET
-    on_success: tuple[Emit, ...] = ()
+    on_success: tuple[EventRecord, ...] = ()
     # It says of fewer units than before that they are updated: the set's observedGeneration waits for that.
     takes_back: bool = False
 
 
-class FreshLook(Part):
+class LiveRead(PlanStruct):
     """Pods, or what makes them, to list anew before a plan that destroys some of them may be carried out."""
 
     namespace: str
@@ -184,7 +184,7 @@ class FreshLook(Part):
     resource: Resource[Any] = PODS
 
 
-class Finding(Part):
+class Finding(PlanStruct):
     """A decision in words: what this object waits for or what happened to it, and when that could change."""
 
     about: str
@@ -193,7 +193,7 @@ class Finding(Part):
     until: datetime | None = None
 
 
-class Failure(Part):
+class CreateRejection(PlanStruct):
     """The server's refusal to carry out an action, remembered until it succeeds."""
 
     key: str
@@ -207,22 +207,24 @@ class Failure(Part):
     status_code: int = 0
 
 
-class Plan(Part):
+class Plan(PlanStruct):
     """All that shall be done now for one set, and when to look again if nothing changes before."""
 
     chains: tuple[Chain, ...] = ()
     statuses: tuple[StatusWrite, ...] = ()
-    events: tuple[Emit, ...] = ()
-    looks: tuple[FreshLook, ...] = ()
+    events: tuple[EventRecord, ...] = ()
+    looks: tuple[LiveRead, ...] = ()
     findings: tuple[Finding, ...] = ()
-    wake_at: datetime | None = None
+    requeue_at: datetime | None = None
 
     @property
     def is_empty(self) -> bool:
         return not (self.chains or self.statuses or self.events)
 
 
-def delete_object(resource: Resource[Any], metadata: ObjectMeta, reason: str, on_success: Emit | None = None) -> Delete:
+def delete_object(
+    resource: Resource[Any], metadata: ObjectMeta, reason: str, on_success: EventRecord | None = None
+) -> Delete:
     """Delete exactly the object that was observed."""
     return Delete(
         resource=resource,
@@ -234,7 +236,7 @@ def delete_object(resource: Resource[Any], metadata: ObjectMeta, reason: str, on
     )
 
 
-def chain(key: str, part: int, *stages: Stage, rank: Rank = Rank.BUILD) -> tuple[Chain, ...]:
+def chain(key: str, part: int, *stages: Stage, rank: ChainPriority = ChainPriority.BUILD) -> tuple[Chain, ...]:
     """A chain without its empty stages, or nothing."""
     kept = tuple(stage for stage in stages if stage)
     return (Chain(key=key, part=part, stages=kept, rank=rank),) if kept else ()

@@ -9,12 +9,12 @@ from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, SERVICES, Resource
 from grove.api.types.meta import JsonObject, to_wire
 from grove.api.types.podclique import PodClique
 from grove.api.types.podcliqueset import CliqueTemplate
-from grove.planner.actions import Subject
+from grove.planner.actions import EventSubject
 from grove.planner.desired_state import CliqueBlueprint, GangBlueprint, GroupBlueprint
 from grove.planner.snapshot import SetContext
 
 
-def build_owner(owner: Subject) -> JsonObject:
+def build_owner(owner: EventSubject) -> JsonObject:
     return {
         "apiVersion": owner.api_version,
         "kind": owner.kind,
@@ -25,7 +25,7 @@ def build_owner(owner: Subject) -> JsonObject:
     }
 
 
-def build_object(resource: Resource[Any], metadata: JsonObject, owner: Subject, spec: JsonObject) -> JsonObject:
+def build_object(resource: Resource[Any], metadata: JsonObject, owner: EventSubject, spec: JsonObject) -> JsonObject:
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -62,7 +62,7 @@ def build_clique(
     replica_index: int,
     clique: CliqueBlueprint,
     *,
-    owner: Subject,
+    owner: EventSubject,
     incarnation: str,
     gang_life: str = "",
     replicas: int | None = None,
@@ -121,7 +121,7 @@ def lost_labels(context: SetContext, replica_index: int, clique: CliqueBlueprint
 
 
 def clique_template_patch(
-    context: SetContext, replica_index: int, clique: CliqueBlueprint, current: PodClique, *, owner: Subject
+    context: SetContext, replica_index: int, clique: CliqueBlueprint, current: PodClique, *, owner: EventSubject
 ) -> JsonObject:
     """What makes an existing PodClique the one that the template asks for now; its count stays."""
     wanted = build_clique(context, replica_index, clique, owner=owner, incarnation="")

@@ -13,12 +13,12 @@ from grove.api.types.meta import JsonObject
 from grove.planner.actions import (
     Action,
     Create,
-    Emit,
-    Failure,
+    CreateRejection,
+    EventRecord,
+    EventSubject,
     Finding,
     Patch,
     Stage,
-    Subject,
     delete_object,
     earliest,
     subject_of,
@@ -36,9 +36,9 @@ from grove.planner.gangs.gang_state import GangState
 from grove.planner.gangs.podgang import draw_gang_spec, plan_gang_object, write_last_names, write_zero_counts
 from grove.planner.gangs.scheduler_objects import mirror_stages
 from grove.planner.pods.create_backoff import has_started, is_about_pods, pods_failure_key
-from grove.planner.pods.pod_builder import PodMold
+from grove.planner.pods.pod_builder import PodBuilder
 from grove.planner.pods.pod_sync import NewPod
-from grove.planner.rollout.replica_update import ReplicaRoll, Role
+from grove.planner.rollout.replica_update import ReplicaRoll, UpdateRole
 from grove.planner.snapshot import SetContext
 from grove.planner.teardown.pod_deletion import delete_pod
 from grove.planner.teardown.recreation import Recreation, Recreations
@@ -52,12 +52,12 @@ LONGEST_RETRY = timedelta(minutes=5)
 class Retries:
     """Creates that were refused before wait for their time; everything else goes on."""
 
-    def __init__(self, failures: tuple[Failure, ...], now: datetime) -> None:
+    def __init__(self, failures: tuple[CreateRejection, ...], now: datetime) -> None:
         self._due = {failure.key: _retry_at(failure) for failure in failures}
         self._now = now
         # Refused pods have rules of their own (`planner/pods/create_backoff.py`).
         waiting = [f for f in failures if not is_about_pods(f) and self._due[f.key] > now]
-        self.wake_at = earliest(*(self._due[failure.key] for failure in waiting))
+        self.requeue_at = earliest(*(self._due[failure.key] for failure in waiting))
         self.findings = tuple(
             Finding(
                 about=failure.key,
@@ -78,7 +78,7 @@ class Retries:
         return due is None or due <= self._now
 
 
-def _retry_at(failure: Failure) -> datetime:
+def _retry_at(failure: CreateRejection) -> datetime:
     return failure.last_at + min(FIRST_RETRY * (1 << min(failure.count - 1, 10)), LONGEST_RETRY)
 
 
@@ -89,7 +89,7 @@ def plan_builds(
     recreations: Recreations,
     states: tuple[GangState, ...],
     retries: Retries,
-    role: Role,
+    role: UpdateRole,
     roll: ReplicaRoll,
     now: datetime,
 ) -> tuple[Stage, ...]:
@@ -149,7 +149,7 @@ def _plan_service(context: SetContext, replica: ReplicaView) -> Iterable[Action]
         "publishNotReadyAddresses": service.spec.publish_not_ready_addresses,
         "selector": service.spec.selector,
     }
-    if current != wanted and not service.metadata.is_leaving:
+    if current != wanted and not service.metadata.is_terminating:
         changed = {key: value for key, value in wanted.items() if current[key] != value}
         if "selector" in changed:
             # A merge patch keeps what it does not name: keys that are not ours are taken out.
@@ -245,7 +245,7 @@ def _plan_labels(context: SetContext, replica: ReplicaView, clique: CliqueBluepr
         yield _patch_clique(view, {"metadata": {"labels": dict(lost)}}, why)
 
 
-def _patch_clique(view: CliqueView, patch: JsonObject, reason: str, on_success: Emit | None = None) -> Patch:
+def _patch_clique(view: CliqueView, patch: JsonObject, reason: str, on_success: EventRecord | None = None) -> Patch:
     """Only the clique as it was seen."""
     metadata = view.clique.metadata
     return Patch(
@@ -260,12 +260,12 @@ def _patch_clique(view: CliqueView, patch: JsonObject, reason: str, on_success: 
     )
 
 
-def _owner_of(context: SetContext, replica: ReplicaView, clique: CliqueBlueprint) -> Subject | None:
+def _owner_of(context: SetContext, replica: ReplicaView, clique: CliqueBlueprint) -> EventSubject | None:
     """The set, or the group once it exists: a member needs its group's uid."""
     if not clique.group:
         return context.subject
     group = replica.groups.get(clique.group)
-    return None if group is None or group.metadata.is_leaving else subject_of(GROUPS, group.metadata)
+    return None if group is None or group.metadata.is_terminating else subject_of(GROUPS, group.metadata)
 
 
 def _incarnation(context: SetContext, replica: ReplicaView, state: GangState, restarts: int) -> str:
@@ -329,7 +329,7 @@ def _plan_gang(
     restarts: int,
     takes_revision: bool,
 ) -> Iterable[Action]:
-    if not state.is_whole or (state.gang is not None and state.gang.metadata.is_leaving):
+    if not state.is_whole or (state.gang is not None and state.gang.metadata.is_terminating):
         return
     # In a base gang a single group replica may be recreated; that is not a new life of the gang.
     new_life = _new_life(replica, recreations, state)
@@ -369,7 +369,7 @@ def _may_create_pods(context: SetContext, state: GangState, retries: Retries, no
     # Where pods name a group of their scheduler, it is one of a gang that is stored.
     if state.gang is None and context.backend.mirrors:
         return False
-    if not state.is_whole or (state.gang is not None and state.gang.metadata.is_leaving):
+    if not state.is_whole or (state.gang is not None and state.gang.metadata.is_terminating):
         return False
     # The gang names its pods first: while its own create waits, so do they.
     if state.gang is None and not retries.allow(f"podgangs/{state.blueprint.name}"):
@@ -389,14 +389,14 @@ def _plan_new_pods(
         clique = state.cliques[name]
         if not pods.create or name in changing:
             continue
-        mold = PodMold(clique, state.gang, context.backend)
+        mold = PodBuilder(clique, state.gang, context.backend)
         short = max(0, clique.min_available - clique.existing_count)
         for position, new in enumerate(pods.create):
             (minima if position < short else extras).append(_create_pod(clique, mold, new))
     return tuple(minima), tuple(extras)
 
 
-def _create_pod(clique: CliqueView, mold: PodMold, new: NewPod) -> Create:
+def _create_pod(clique: CliqueView, mold: PodBuilder, new: NewPod) -> Create:
     return Create(
         resource=PODS,
         namespace=clique.clique.metadata.namespace,
@@ -443,9 +443,9 @@ def _plan_strangers(context: SetContext, replica: ReplicaView, blueprint: Replic
     groups = {group.name for group in blueprint.groups}
     for clique in replica.cliques.values():
         is_explained = clique.name in known or clique.clique.metadata.labels.get(labels.GROUP) in groups
-        if not is_explained and not clique.is_leaving:
+        if not is_explained and not clique.is_terminating:
             yield delete_object(PODCLIQUES, clique.clique.metadata, "no clique of the template has this name")
 
 
-def _made(subject: Subject, reason: EventReason, message: str, name: str) -> Emit:
-    return Emit(subject=subject, reason=reason, message=message, names=(name,))
+def _made(subject: EventSubject, reason: EventReason, message: str, name: str) -> EventRecord:
+    return EventRecord(subject=subject, reason=reason, message=message, names=(name,))

@@ -6,7 +6,7 @@ from itertools import islice
 import msgspec
 
 from grove.api.reasons import FindingReason
-from grove.planner.actions import Chain, Finding, Plan, Rank, StatusWrite, earliest
+from grove.planner.actions import Chain, ChainPriority, Finding, Plan, StatusWrite, earliest
 from grove.planner.child_sync import Retries
 from grove.planner.gangs.orphaned_gangs import plan_strays
 from grove.planner.object_budget import describe_excess
@@ -18,7 +18,7 @@ from grove.planner.status.reconcile_failed import report_failed_writes, wake_for
 from grove.planner.status.set_status import LISTED_GANGS, SetFacts, set_status
 from grove.planner.teardown.set_deletion import plan_deletion, plan_finalizer
 from grove.planner.training.failure import plan_failing
-from grove.planner.training.lifecycle import Course, is_finished, judge
+from grove.planner.training.lifecycle import TrainingOutcome, is_finished, judge
 
 # So many chains build something beside everything else; normally each is a replica.
 FEW_BUILDS = 8
@@ -30,7 +30,7 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
 
 
 def _plan(snapshot: Snapshot, now: datetime, memo: Memo) -> Plan:
-    if snapshot.pcs.metadata.is_leaving:
+    if snapshot.pcs.metadata.is_terminating:
         return report_failed_writes(Plan(chains=plan_deletion(snapshot)), snapshot, now)
     if snapshot.context.errors:
         return _plan_invalid(snapshot, now)
@@ -53,8 +53,10 @@ def _plan(snapshot: Snapshot, now: datetime, memo: Memo) -> Plan:
         failing = msgspec.structs.replace(failing, statuses=(*told, *failing.statuses))
         return report_failed_writes(failing, snapshot, now)
     is_running = memo.running_count > 0
-    course = judge(snapshot.pcs, memo.runs(), now, is_running=is_running) if snapshot.context.is_training else None
-    facts = _add_up(snapshot, memo, replicas, course)
+    training_status = (
+        judge(snapshot.pcs, memo.runs(), now, is_running=is_running) if snapshot.context.is_training else None
+    )
+    facts = _add_up(snapshot, memo, replicas, training_status)
     if is_finished(snapshot.pcs):
         # Nothing is wanted any more, so nothing is refused or held.
         facts = msgspec.structs.replace(facts, failures=(), held_count=0)
@@ -73,16 +75,18 @@ def _plan(snapshot: Snapshot, now: datetime, memo: Memo) -> Plan:
             *(finding for replica in replicas for finding in replica.findings),
             *retries.findings,
         ),
-        wake_at=earliest(
-            retries.wake_at, course.wake_at if course else None, *(replica.wake_at for replica in replicas)
+        requeue_at=earliest(
+            retries.requeue_at,
+            training_status.requeue_at if training_status else None,
+            *(replica.requeue_at for replica in replicas),
         ),
     )
 
 
 def _in_order(chains: tuple[Chain, ...]) -> tuple[Chain, ...]:
     """By rank. What sets others to work is left out while there is much to build: the next plan comes soon."""
-    is_building = sum(chain.rank is Rank.BUILD for chain in chains) > FEW_BUILDS
-    kept = [chain for chain in chains if chain.rank <= Rank.BUILD] if is_building else chains
+    is_building = sum(chain.rank is ChainPriority.BUILD for chain in chains) > FEW_BUILDS
+    kept = [chain for chain in chains if chain.rank <= ChainPriority.BUILD] if is_building else chains
     return tuple(sorted(kept, key=lambda chain: chain.rank))
 
 
@@ -101,10 +105,14 @@ def _plan_unrecorded(snapshot: Snapshot, chains: tuple[Chain, ...], retries: Ret
     )
     has_failures = snapshot.failures or snapshot.failed_writes
     status = set_status(snapshot, facts, now) if has_failures else None
-    return Plan(chains=chains, statuses=(status,) if status else (), findings=retries.findings, wake_at=retries.wake_at)
+    return Plan(
+        chains=chains, statuses=(status,) if status else (), findings=retries.findings, requeue_at=retries.requeue_at
+    )
 
 
-def _add_up(snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan], course: Course | None) -> SetFacts:
+def _add_up(
+    snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan], training_status: TrainingOutcome | None
+) -> SetFacts:
     targets = memo.targets(snapshot)
     return SetFacts(
         available_replicas=memo.available_count,
@@ -115,7 +123,7 @@ def _add_up(snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan], course: Cou
         roll=memo.roll_facts(snapshot) if targets.wanted else None,
         is_stored=targets.wanted is not None,
         is_overstated=any(replica.is_overstated for replica in busy),
-        course=course,
+        training_status=training_status,
         newest_hash=targets.newest.generation_hash if targets.newest and targets.wanted else "",
         is_on_delete=targets.is_on_delete,
         held_count=sum(replica.held_count for replica in busy),

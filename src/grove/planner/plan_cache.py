@@ -118,7 +118,7 @@ class Memo:
             self._restarts = restarts
         # Until every replica is planned: one that fails must not leave old plans beside the new views.
         self._context = None
-        due = [i for i in self._busy if (wake_at := self._plans[i].wake_at) is not None and wake_at <= now]
+        due = [i for i in self._busy if (requeue_at := self._plans[i].requeue_at) is not None and requeue_at <= now]
         ahead = snapshot.refused_ahead_count
         for position in sorted({*changed, *due, *self._ahead}):
             view = self._views[position]

@@ -16,14 +16,14 @@ from grove.api.types.podcliqueset import GangStatus
 from grove.api.types.podgang import GangPhase
 from grove.planner.actions import (
     Chain,
-    Failure,
+    ChainPriority,
+    CreateRejection,
     Finding,
-    FreshLook,
+    LiveRead,
     Patch,
-    Rank,
     Stage,
+    StatusPriority,
     StatusWrite,
-    Urgency,
     chain,
     earliest,
 )
@@ -46,8 +46,8 @@ from grove.planner.rollout.completion import NO_TURN, judge_completion
 from grove.planner.rollout.replica_update import (
     NO_ROLE,
     ReplicaRoll,
-    Role,
-    Standing,
+    UpdatePriority,
+    UpdateRole,
     freshness,
     held,
     is_labelled_older,
@@ -56,7 +56,7 @@ from grove.planner.rollout.replica_update import (
 )
 from grove.planner.rollout.revision_history import clique_template_name
 from grove.planner.rollout.rollout_actions import plan_update_deletes, plan_update_intents, update_findings
-from grove.planner.rollout.stall import Wait
+from grove.planner.rollout.stall import StallReason
 from grove.planner.snapshot import NodeLabels, SetContext
 from grove.planner.status.availability import GroupReplica, is_available, is_replica_available
 from grove.planner.status.child_status import (
@@ -77,7 +77,7 @@ from grove.planner.teardown.recreation import (
 )
 from grove.planner.teardown.set_deletion import plan_old_finalizers
 from grove.planner.teardown.unit_removal import is_marked, plan_replica_removal
-from grove.planner.topology.domain_pinning import Homes
+from grove.planner.topology.domain_pinning import DomainPins
 from grove.planner.topology.topology_scopes import required_scopes, stored_scopes
 from grove.planner.training.lifecycle import (
     ReplicaRun,
@@ -90,13 +90,13 @@ from grove.planner.views import CliqueView, ReplicaView
 
 
 class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one replica adds to its set's plan and status. Holds until its view changes or `wake_at` comes."""
+    """What one replica adds to its set's plan and status. Holds until its view changes or `requeue_at` comes."""
 
     chains: tuple[Chain, ...] = ()
     statuses: tuple[StatusWrite, ...] = ()
-    looks: tuple[FreshLook, ...] = ()
+    looks: tuple[LiveRead, ...] = ()
     findings: tuple[Finding, ...] = ()
-    wake_at: datetime | None = None
+    requeue_at: datetime | None = None
     is_available: bool = False
     # A pod of it that stays has phase Running.
     is_running: bool = False
@@ -106,7 +106,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
     waiting_gangs: tuple[GangStatus, ...] = ()
     refused_gang_count: int = 0
     # Refusals of what is still wanted.
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[CreateRejection, ...] = ()
     # Teardowns that are due and held.
     held_count: int = 0
     # Why its gangs are not placed all or nothing, and what else its scheduler does not do, in words.
@@ -114,10 +114,10 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
     unmet: tuple[str, ...] = ()
     # Something of it runs an older template than the newest, or its base gang says so.
     is_outdated: bool = False
-    standing: Standing = Standing.AVAILABLE
+    standing: UpdatePriority = UpdatePriority.AVAILABLE
     # In its turn: all of it runs the newest templates, and no minimum is waited for.
     is_turn_done: bool = False
-    update_wait: Wait | None = None
+    update_wait: StallReason | None = None
     updated_cliques: tuple[str, ...] = ()
     updated_groups: tuple[str, ...] = ()
     clique_count: int = 0
@@ -137,7 +137,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
             or self.failures
             or self.gangless
             or self.unmet
-            or self.wake_at is not None
+            or self.requeue_at is not None
         )
 
 
@@ -146,7 +146,7 @@ def plan_replica(
     replica: ReplicaView,
     now: datetime,
     *,
-    role: Role = NO_ROLE,
+    role: UpdateRole = NO_ROLE,
     gangs_ahead_count: int = 0,
     hold_until: datetime | None = None,
     outage_until: datetime | None = None,
@@ -186,7 +186,7 @@ def plan_replica(
     fresh = freshness(context, replica, blueprint, groups, now)
     is_known = not context.topology.missing
     scopes = required_scopes(context.topology, blueprint) if is_known else stored_scopes(replica.gangs, blueprint)
-    homes = Homes(scopes, replica.cliques, node_labels)
+    homes = DomainPins(scopes, replica.cliques, node_labels)
     states = gang_states(context, replica, blueprint, recreations, removals.busy_gangs, homes, now, gangs_ahead_count)
     completion = NO_TURN
     if role.is_turn:
@@ -221,14 +221,14 @@ def plan_replica(
     statuses = _plan_statuses(context, replica, blueprint, groups, states, roll, now)
     if intents:
         # Recorded alone: what is about to go is not repaired any more.
-        chains = chain(f"{base_name}/intent", replica.index, intents, rank=Rank.FIRST)
+        chains = chain(f"{base_name}/intent", replica.index, intents, rank=ChainPriority.FIRST)
     elif due or terminations.is_restart_held:
         # What is to be restarted waits until that is counted.
         chains = ()
     else:
         chains = (
-            *chain(f"{base_name}/update", replica.index, plan_update_deletes(replica, roll), rank=Rank.FIRST),
-            *chain(f"{base_name}/recreation", replica.index, *deletes, rank=Rank.FIRST),
+            *chain(f"{base_name}/update", replica.index, plan_update_deletes(replica, roll), rank=ChainPriority.FIRST),
+            *chain(f"{base_name}/recreation", replica.index, *deletes, rank=ChainPriority.FIRST),
             *opening.chains,
             *removals.chains,
             # A counted restart comes as soon as there is a gang to record it on: until then no pod is replaced.
@@ -250,14 +250,14 @@ def plan_replica(
             *(f for s in states for f in refusal_findings(s)),
             *retries.findings,
         ),
-        wake_at=earliest(
-            retries.wake_at,
-            terminations.wake_at,
-            roll.wake_at,
-            completion.wake_at,
-            fresh.wake_at,
+        requeue_at=earliest(
+            retries.requeue_at,
+            terminations.requeue_at,
+            roll.requeue_at,
+            completion.requeue_at,
+            fresh.requeue_at,
             old_gone_at,
-            opening.wake_at,
+            opening.requeue_at,
             extras_wake(context, states, waiting, now),
             *(wake_of(state, now) for state in states),
         ),
@@ -272,7 +272,7 @@ def plan_replica(
         gangless=tuple(dict.fromkeys(words for state in states for words in state.mirror.gangless)),
         unmet=tuple(dict.fromkeys(words for state in states for words in state.mirror.unmet)),
         is_outdated=fresh.is_outdated,
-        standing=standing(replica, is_available=is_serving) if fresh.is_outdated else Standing.AVAILABLE,
+        standing=standing(replica, is_available=is_serving) if fresh.is_outdated else UpdatePriority.AVAILABLE,
         is_turn_done=is_turn_done,
         update_wait=wait,
         updated_cliques=fresh.updated_cliques,
@@ -288,7 +288,7 @@ class _Opening(msgspec.Struct, frozen=True, kw_only=True):
     chains: tuple[Chain, ...]
     findings: tuple[Finding, ...]
     # When it stands back no longer.
-    wake_at: datetime | None
+    requeue_at: datetime | None
 
 
 def _plan_opening(
@@ -312,7 +312,7 @@ def _plan_opening(
         gates = ()
     patience_ends_at = gate_patience(views) if gates or service else None
     is_late = patience_ends_at is not None and patience_ends_at <= now
-    rank = Rank.FIRST if is_late else Rank.GATES
+    rank = ChainPriority.FIRST if is_late else ChainPriority.GATES
     if is_needed:
         chains = chain(f"{name}/gates", replica.index, service, gates, rank=rank)
     else:
@@ -320,7 +320,7 @@ def _plan_opening(
             *chain(f"{name}/service", replica.index, service),
             *chain(f"{name}/gates", replica.index, gates, rank=rank),
         )
-    return _Opening(chains=chains, findings=findings, wake_at=None if is_late else patience_ends_at)
+    return _Opening(chains=chains, findings=findings, requeue_at=None if is_late else patience_ends_at)
 
 
 def _no_service(name: str) -> Finding:
@@ -328,16 +328,16 @@ def _no_service(name: str) -> Finding:
     return Finding(about=f"podgang/{name}", reason=FindingReason.NO_SERVICE, message=message)
 
 
-def _refused_wait(states: tuple[GangState, ...], failures: tuple[Failure, ...]) -> Wait | None:
+def _refused_wait(states: tuple[GangState, ...], failures: tuple[CreateRejection, ...]) -> StallReason | None:
     refused = next((state for state in states if state.refusal is not None), None)
     if refused is None or refused.refusal is None:
         if not failures:
             return None
         first = min(failures, key=lambda failure: (failure.first_at, failure.key))
         message = f"{first.key} is refused: {first.message}"
-        return Wait(reason=Reason.PODS_REFUSED, message=message, since=first.first_at, is_hopeless=True)
+        return StallReason(reason=Reason.PODS_REFUSED, message=message, since=first.first_at, is_hopeless=True)
     message = f"pods of {refused.blueprint.name} are refused: {refused.refusal.message}"
-    return Wait(reason=Reason.PODS_REFUSED, message=message, since=refused.refusal.since, is_hopeless=True)
+    return StallReason(reason=Reason.PODS_REFUSED, message=message, since=refused.refusal.since, is_hopeless=True)
 
 
 def _without_pods(builds: tuple[Stage, ...]) -> tuple[Stage, ...]:
@@ -365,16 +365,16 @@ def _plan_removal(
     stages = plan_replica_removal(context, replica, base_name, why)
     finding = Finding(about=f"podgang/{base_name}", reason=reason, message=f"replica {replica.index} goes: {why}")
     return ReplicaPlan(
-        chains=chain(base_name, replica.index, plan_old_finalizers(replica), *stages, rank=Rank.FIRST),
+        chains=chain(base_name, replica.index, plan_old_finalizers(replica), *stages, rank=ChainPriority.FIRST),
         findings=(finding,),
         is_running=_is_running(replica),
         is_overstated=_has_stale_counts(context, replica)
-        or any(one.status.updated_replicas and not one.metadata.is_leaving for one in replica.groups.values()),
+        or any(one.status.updated_replicas and not one.metadata.is_terminating for one in replica.groups.values()),
         # Not wanted or not there yet: the set is not updated as long as this replica is in between.
         is_updated=not is_wanted,
         # It comes back with the newest templates; until then it is on the way there.
         is_outdated=is_wanted and is_labelled_older(context, replica, base_name),
-        standing=Standing.NOTHING_SCHEDULED,
+        standing=UpdatePriority.NOTHING_SCHEDULED,
     )
 
 
@@ -402,16 +402,16 @@ def _plan_statuses(
             if clique.name in state.cliques
         ]
         found += _old_statuses(context, replica, state, now)
-        if state.gang is not None and not state.gang.metadata.is_leaving:
+        if state.gang is not None and not state.gang.metadata.is_terminating:
             health = gang_health(state.gang, state.views, state.clique_count, state.mirror.said)
             write = gang_status(state.gang, health, now, state.mirror.said)
-            if write is not None and context.is_training and write.urgency is Urgency.NEWS:
+            if write is not None and context.is_training and write.urgency is StatusPriority.NEWS:
                 # When somebody deletes its only clique, nobody else knows that it ran.
-                write = msgspec.structs.replace(write, urgency=Urgency.FACT)
+                write = msgspec.structs.replace(write, urgency=StatusPriority.FACT)
             found.append(write)
     for group in blueprint.groups:
         current = replica.groups.get(group.name)
-        if current is not None and not current.metadata.is_leaving:
+        if current is not None and not current.metadata.is_terminating:
             cliques = _group_cliques(context, replica, group)
             rolled = roll.groups.get(group.name)
             judged = groups[group.name]
@@ -433,7 +433,7 @@ def _has_stale_counts(context: SetContext, replica: ReplicaView, told: Iterable[
     return any(
         view.clique.status.updated_replicas > _newest_count(context, view)
         for name, view in replica.cliques.items()
-        if name not in kept and not view.is_leaving
+        if name not in kept and not view.is_terminating
     )
 
 
@@ -447,10 +447,10 @@ def _old_statuses(context: SetContext, replica: ReplicaView, state: GangState, n
     """Cliques of an attempt that is torn down stay until their pods are gone, and count them; nothing rests on it."""
     for clique in state.blueprint.cliques if context.is_training else ():
         view = replica.cliques.get(clique.name)
-        if view is not None and not view.is_leaving and clique.name not in state.cliques:
+        if view is not None and not view.is_terminating and clique.name not in state.cliques:
             write = clique_status(context, clique.template.name, view, None, None, now)
             if write is not None:
-                yield msgspec.structs.replace(write, urgency=Urgency.COUNT, on_success=())
+                yield msgspec.structs.replace(write, urgency=StatusPriority.COUNT, on_success=())
 
 
 def _group_cliques(context: SetContext, replica: ReplicaView, group: GroupBlueprint) -> list[list[CliqueView | None]]:

@@ -25,11 +25,11 @@ from grove.api.unsupported_fields import UnbuiltField, unbuilt_fields
 from grove.api.validation.field_errors import FieldError
 from grove.api.validation.object_budget import budget_errors
 from grove.api.validation.podcliqueset import validate_stored_podcliqueset
-from grove.api.validation.validation_options import Settings
-from grove.backends.base import Backend, SetAsk, Surface
+from grove.api.validation.validation_options import ValidationOptions
+from grove.backends.base import Backend, ClusterFeatures, SetAsk
 from grove.backends.native_podgroups import NativeFeatures
 from grove.backends.registry import Backends
-from grove.planner.actions import Failure, Subject, subject_of
+from grove.planner.actions import CreateRejection, EventSubject, subject_of
 from grove.planner.status.write_failures import FailedWrite
 from grove.planner.topology.node_label_keys import Topology, resolve_topology
 from grove.planner.views import ReplicaView
@@ -41,11 +41,11 @@ NodeLabels = Mapping[str, Mapping[str, str]]
 UNTIL_TOLD = datetime.max.replace(tzinfo=UTC)
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all sets: the settings of the installation, and what the cluster offers. Changes rarely."""
 
     backends: Backends = Backends(features=NativeFeatures(reads_gangs=True))
-    surface: Surface = Surface()
+    surface: ClusterFeatures = ClusterFeatures()
     # ClusterTopologyBindings by name.
     bindings: Mapping[str, ClusterTopologyBinding] = {}
     is_topology_aware: bool = False
@@ -55,13 +55,13 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     objects_per_set: int = OBJECTS_PER_SET
 
 
-NOWHERE = Surroundings()
+NOWHERE = ClusterContext()
 
 
 class SetContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a set asks for, prepared once per change of its spec; never its status, which changes all the time."""
 
-    subject: Subject
+    subject: EventSubject
     generation: int
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -80,7 +80,7 @@ class SetContext(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[FieldError, ...]
     is_over_budget: bool
     unbuilt: tuple[UnbuiltField, ...]
-    surroundings: Surroundings
+    surroundings: ClusterContext
     # Who schedules its pods.
     backend: Backend
     topology: Topology
@@ -134,7 +134,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     # The stored versions of its pod templates, in no order.
     revisions: tuple[ControllerRevision, ...] = ()
     # What the server refused of the set itself, not of one replica.
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[CreateRejection, ...] = ()
     # Writes for the set that fail, the oldest first.
     failed_writes: tuple[FailedWrite, ...] = ()
     # Everything was tried since the operator began: what is not known to fail does not.
@@ -152,7 +152,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_context(
-    observed: PodCliqueSet, surroundings: Surroundings = NOWHERE, before: SetContext | None = None
+    observed: PodCliqueSet, surroundings: ClusterContext = NOWHERE, before: SetContext | None = None
 ) -> SetContext:
     """Prepare a set. Defaults are filled in here too: it may have come past a cluster without our admission.
 
@@ -171,7 +171,7 @@ def build_context(
         waits=surroundings.waits_for_topology,
     )
     ask = set_ask(pcs)
-    spec_errors = validate_stored_podcliqueset(pcs, Settings()) if before is None else before.spec_errors
+    spec_errors = validate_stored_podcliqueset(pcs, ValidationOptions()) if before is None else before.spec_errors
     over_budget = () if spec_errors else tuple(budget_errors(pcs, surroundings.objects_per_set))
     return SetContext(
         subject=subject_of(PODCLIQUESETS, pcs.metadata),
@@ -209,7 +209,7 @@ def set_ask(pcs: PodCliqueSet) -> SetAsk:
     )
 
 
-def _missing_kind(backend: Backend, surface: Surface) -> str:
+def _missing_kind(backend: Backend, surface: ClusterFeatures) -> str:
     missing = [kind.full_name for kind in backend.mirrors if kind.full_name in surface.missing]
     if not missing:
         return ""

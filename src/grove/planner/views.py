@@ -18,9 +18,9 @@ from grove.api.types.pod import Pod, count_failed_runs, ended_well, has_lost_rea
 from grove.api.types.podclique import PodClique
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podgang import PodGang
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.types.service import Service
-from grove.planner.actions import Failure
+from grove.planner.actions import CreateRejection
 
 # An index of a training set that failed so often is not tried again; a container that did counts as a failed pod.
 MOST_FAILURES = 6
@@ -78,8 +78,8 @@ class CliqueView(View):
         return PODCLIQUES.owner_key(self.clique.metadata)
 
     @property
-    def is_leaving(self) -> bool:
-        return self.clique.metadata.is_leaving
+    def is_terminating(self) -> bool:
+        return self.clique.metadata.is_terminating
 
     @property
     def replicas(self) -> int:
@@ -206,7 +206,7 @@ def view_clique(
     for pod in pods:
         metadata = pod.metadata
         index = pod_index(pod)
-        if metadata.is_leaving:
+        if metadata.is_terminating:
             leaving.append(pod)
         elif pod.is_failed:
             failed.append(pod)
@@ -263,8 +263,8 @@ class ReplicaView(View):
     gangs: Mapping[str, PodGang] = {}
     services: Mapping[str, Service] = {}
     # What its scheduler has of each gang, by the uid of the gang.
-    mirrors: Mapping[Uid, tuple[tuple[Resource[Mirror], Mirror], ...]] = {}
-    failures: tuple[Failure, ...] = ()
+    mirrors: Mapping[Uid, tuple[tuple[Resource[SchedulerObject], SchedulerObject], ...]] = {}
+    failures: tuple[CreateRejection, ...] = ()
 
     @property
     def has_anything(self) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 from grove.clock import Clock
 from grove.errors import require
 from grove.kube.api_errors import ApiError, ConnectionLost
-from grove.kube.request_info import Target, plural_of, target_of
+from grove.kube.request_info import RequestSummary, plural_of, target_of
 from grove.kube.transport import Request, Response, Transport
 
 
@@ -46,7 +46,7 @@ class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
 CALM = FaultPlan()
 
 
-class Write(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A write that reached the server, and what the server said."""
 
     at: float
@@ -54,11 +54,11 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     status: int
 
     @property
-    def target(self) -> Target:
+    def target(self) -> RequestSummary:
         return target_of(self.request)
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class InjectedError(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that are answered with an error for as long as the refusal stands."""
 
     applies: Callable[[Request], bool]
@@ -75,10 +75,10 @@ class FaultyTransport:
         random: Random,
         plan: FaultPlan = CALM,
         *,
-        on_write: Callable[[Write], None] | None = None,
+        on_write: Callable[[RecordedWrite], None] | None = None,
     ) -> None:
         self.plan = plan
-        self.writes: list[Write] = []
+        self.writes: list[RecordedWrite] = []
         # Writes begun, counting those that a crash kept from arriving.
         self.write_count = 0
         # Set at the crash; from then on no call returns, as for a program that no longer exists.
@@ -89,7 +89,7 @@ class FaultyTransport:
         self._clock = clock
         self._random = random
         self._on_write = on_write
-        self._refusals: list[Refusal] = []
+        self._refusals: list[InjectedError] = []
         self._thawed: dict[str, asyncio.Event] = {}
         self._crash_before = 0
         self._crash_after = 0
@@ -147,13 +147,13 @@ class FaultyTransport:
     def thaw_watch(self, plural: str) -> None:
         self._thawed.pop(plural).set()
 
-    def refuse(self, applies: Callable[[Request], bool], error: ApiError) -> Refusal:
+    def refuse(self, applies: Callable[[Request], bool], error: ApiError) -> InjectedError:
         """Answer the chosen requests with `error`, until the refusal is lifted. `ConnectionLost`: with nothing."""
-        refusal = Refusal(applies=applies, error=error)
+        refusal = InjectedError(applies=applies, error=error)
         self._refusals.append(refusal)
         return refusal
 
-    def lift(self, refusal: Refusal) -> None:
+    def lift(self, refusal: InjectedError) -> None:
         self._refusals.remove(refusal)
 
     def write_counts(self) -> Counter[tuple[str, str]]:
@@ -179,7 +179,7 @@ class FaultyTransport:
         return response
 
     def _remember(self, request: Request, response: Response) -> None:
-        write = Write(at=self._clock.monotonic(), request=request, status=response.status)
+        write = RecordedWrite(at=self._clock.monotonic(), request=request, status=response.status)
         self.writes.append(write)
         if self._on_write is not None:
             self._on_write(write)

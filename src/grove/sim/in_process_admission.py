@@ -7,14 +7,14 @@ from typing import TypeVar
 import msgspec
 
 from grove.admission.lookups import DEEPEST_OWNERS, owner_resource
-from grove.admission.policy import DEFAULT_SETTINGS, Lookup, review
+from grove.admission.policy import DEFAULT_SETTINGS, AdmissionLookups, review
 from grove.api.resources import KAI_QUEUES, TOPOLOGY_BINDINGS, VOLCANO_QUEUES, Resource
 from grove.api.types.admission import AdmissionAnswer, AdmissionControl, AdmissionRequest
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.meta import HasMetadata, OwnerReference
 from grove.api.types.podcliqueset import PodCliqueSet
-from grove.api.types.scheduler_object import Mirror
-from grove.api.validation.validation_options import Settings
+from grove.api.types.scheduler_object import SchedulerObject
+from grove.api.validation.validation_options import ValidationOptions
 from grove.backends.queues import QueueAsk
 from grove.cluster.built_in_resources import BY_QUALIFIED
 from grove.cluster.storage.store import Storage, Table
@@ -22,14 +22,16 @@ from grove.cluster.storage.store import Storage, Table
 T = TypeVar("T", bound=HasMetadata)
 
 
-def admission_of(find_store: Callable[[], Storage], settings: Settings = DEFAULT_SETTINGS) -> AdmissionControl:
+def admission_of(find_store: Callable[[], Storage], settings: ValidationOptions = DEFAULT_SETTINGS) -> AdmissionControl:
     """For the server that owns the store. The server takes its admission when it is made, so the store comes later."""
     return partial(_review, find_store, settings)
 
 
-def _review(find_store: Callable[[], Storage], settings: Settings, request: AdmissionRequest) -> AdmissionAnswer:
+def _review(
+    find_store: Callable[[], Storage], settings: ValidationOptions, request: AdmissionRequest
+) -> AdmissionAnswer:
     store = find_store()
-    lookup = Lookup(
+    lookup = AdmissionLookups(
         topology_binding=partial(_topology_binding, store),
         owner_set=partial(_owner_set, store),
         # Where nobody defined a scheduler's kinds, nothing is known of its queues.
@@ -43,14 +45,14 @@ def _topology_binding(store: Storage, name: str) -> ClusterTopologyBinding | Non
 
 
 def _is_of_queues(table: Table) -> bool:
-    return table.served.qualified in (KAI_QUEUES.full_name, VOLCANO_QUEUES.full_name)
+    return table.resource_info.qualified in (KAI_QUEUES.full_name, VOLCANO_QUEUES.full_name)
 
 
-def _queue(store: Storage, ask: QueueAsk) -> Mirror | None:
+def _queue(store: Storage, ask: QueueAsk) -> SchedulerObject | None:
     kind = ask.resource.full_name
-    table = next((table for table in store.tables() if table.served.qualified == kind), None)
+    table = next((table for table in store.tables() if table.resource_info.qualified == kind), None)
     entry = None if table is None else table.find("", ask.queue)
-    return None if entry is None else msgspec.json.decode(entry.data, type=Mirror)
+    return None if entry is None else msgspec.json.decode(entry.data, type=SchedulerObject)
 
 
 def _owner_set(store: Storage, namespace: str, owner: OwnerReference) -> PodCliqueSet | None:

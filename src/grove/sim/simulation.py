@@ -28,7 +28,7 @@ from grove.cluster.controllers.node_lifecycle import NodeLifecycle
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
 from grove.cluster.node_pod_cache import BoundPods
-from grove.cluster.nodes import Layout, Nodes
+from grove.cluster.nodes import Nodes, NodeTopology
 from grove.cluster.scheduler.scheduler import Scheduler
 from grove.controller.manager import Controller, run_through_restores
 from grove.errors import Bug, UserError
@@ -36,7 +36,7 @@ from grove.kube.api_errors import ApiError, Status
 from grove.kube.client import Client
 from grove.kube.transport import MERGE_PATCH, Request, Response
 from grove.kube.write_limiter import WriteLimiter
-from grove.sim.faults import CALM, FaultPlan, FaultyTransport, Write
+from grove.sim.faults import CALM, FaultPlan, FaultyTransport, RecordedWrite
 from grove.sim.in_process_admission import admission_of
 from grove.sim.invariants.pods_and_gangs import Invariants
 from grove.sim.write_log import Timeline
@@ -46,18 +46,18 @@ T = TypeVar("T", bound=HasMetadata)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 NODE_RESOURCES: Mapping[str, str] = {"cpu": "32", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "110"}
 RESTART_SECONDS = 1.0
-_KINDS = {(served.api_version, served.kind): served for served in SERVED}
+_KINDS = {(resource_info.api_version, resource_info.kind): resource_info for resource_info in SERVED}
 
 
-class Operator(Protocol):
+class SimulatedOperator(Protocol):
     async def run(self) -> None: ...
 
 
-OperatorFactory = Callable[[Client, Clock, Random], Operator]
+OperatorFactory = Callable[[Client, Clock, Random], SimulatedOperator]
 
 
 class _ThroughRestores:
-    """Implements `Operator`: a controller, and another one whenever the server was restored from a backup."""
+    """Implements `SimulatedOperator`: a controller, and another one whenever the server was restored from a backup."""
 
     def __init__(self, make: Callable[[], Controller]) -> None:
         self._make = make
@@ -66,7 +66,7 @@ class _ThroughRestores:
         await run_through_restores(self._make)
 
 
-def grove_operator(client: Client, clock: Clock, random: Random) -> Operator:
+def grove_operator(client: Client, clock: Clock, random: Random) -> SimulatedOperator:
     return _ThroughRestores(lambda: Controller(client, clock, random))
 
 
@@ -74,7 +74,7 @@ class NotSettled(Bug):
     """The world kept changing for longer than it was allowed to; the message shows the last changes."""
 
 
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
+class SimulatedApply(msgspec.Struct, frozen=True, kw_only=True):
     """The object as the server now has it, and what the server warned about."""
 
     object: JsonObject
@@ -94,7 +94,7 @@ class World:
         seed: int = 0,
         nodes: int = 0,
         node_resources: Mapping[str, str] = NODE_RESOURCES,
-        layout: Layout | None = None,
+        layout: NodeTopology | None = None,
         faults: FaultPlan = CALM,
         cluster_faults: FaultPlan = CALM,
         operator: OperatorFactory | None = grove_operator,
@@ -146,7 +146,7 @@ class World:
 
     # What users and administrators do
 
-    async def apply(self, manifest: JsonObject | Path) -> tuple[Applied, ...]:
+    async def apply(self, manifest: JsonObject | Path) -> tuple[SimulatedApply, ...]:
         """Create or change what the manifest says, in namespace `default` unless it names one. Raises `ApiError`."""
         return tuple([await self._apply_one(document) for document in _documents(manifest)])
 
@@ -177,10 +177,10 @@ class World:
         """Pods that run and stay."""
         return tuple(
             pod for pod in self.pods(namespace=namespace)
-            if pod.status.phase == "Running" and not pod.metadata.is_leaving
+            if pod.status.phase == "Running" and not pod.metadata.is_terminating
         )  # fmt: skip
 
-    def writes_by(self, who: str) -> tuple[Write, ...]:
+    def writes_by(self, who: str) -> tuple[RecordedWrite, ...]:
         """Of `user`, `operator` (all its lives), `scheduler`, `kubelet` or `nodes`; what reached the server."""
         return self.timeline.writes_by(who)
 
@@ -307,7 +307,7 @@ class World:
         self._transports.append(transport)
         return transport
 
-    def _record(self, who: str, write: Write) -> None:
+    def _record(self, who: str, write: RecordedWrite) -> None:
         self.timeline.record(who, write)
         if who == "operator" and self._is_checked:
             self.invariants.observe_write(write)
@@ -316,15 +316,15 @@ class World:
         """Chance of its own for everyone, so that one's draws do not shift another's."""
         return Random(f"{self.seed}/{purpose}")
 
-    async def _apply_one(self, document: JsonObject) -> Applied:
+    async def _apply_one(self, document: JsonObject) -> SimulatedApply:
         api_version, kind = document["apiVersion"], document["kind"]
-        served = _KINDS.get((api_version, kind))
-        if served is None:
+        resource_info = _KINDS.get((api_version, kind))
+        if resource_info is None:
             raise UserError(f"{api_version} {kind}: not a kind of this cluster; check apiVersion and kind")
         metadata = document["metadata"]
-        prefix = f"/apis/{api_version}" if served.group else f"/api/{api_version}"
-        namespace = f"/namespaces/{metadata.get('namespace', 'default')}" if served.namespaced else ""
-        path = f"{prefix}{namespace}/{served.plural}"
+        prefix = f"/apis/{api_version}" if resource_info.group else f"/api/{api_version}"
+        namespace = f"/namespaces/{metadata.get('namespace', 'default')}" if resource_info.namespaced else ""
+        path = f"{prefix}{namespace}/{resource_info.plural}"
         body = msgspec.json.encode(document)
         try:
             response = await self._ask(Request(method="POST", path=path, body=body))
@@ -333,7 +333,7 @@ class World:
                 raise
             change = Request(method="PATCH", path=f"{path}/{metadata['name']}", body=body, content_type=MERGE_PATCH)
             response = await self._ask(change)
-        return Applied(object=msgspec.json.decode(response.body), warnings=_warnings(response))
+        return SimulatedApply(object=msgspec.json.decode(response.body), warnings=_warnings(response))
 
     async def _ask(self, request: Request) -> Response:
         response = await self.user.send(request)

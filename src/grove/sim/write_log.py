@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from grove.sim.faults import Write
+from grove.sim.faults import RecordedWrite
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
+class WriteRecord(msgspec.Struct, frozen=True, kw_only=True):
     who: str
-    write: Write
+    write: RecordedWrite
 
     def __str__(self) -> str:
         status = f" -> {self.write.status}" if self.write.status >= 400 else ""
@@ -24,20 +24,20 @@ class Timeline:
     """The happenings of one world in order."""
 
     def __init__(self) -> None:
-        self.happenings: list[Happening] = []
-        self._listeners: list[Callable[[Happening], None]] = []
+        self.happenings: list[WriteRecord] = []
+        self._listeners: list[Callable[[WriteRecord], None]] = []
 
-    def subscribe(self, listener: Callable[[Happening], None]) -> None:
+    def subscribe(self, listener: Callable[[WriteRecord], None]) -> None:
         """Called after every write."""
         self._listeners.append(listener)
 
-    def record(self, who: str, write: Write) -> None:
-        happening = Happening(who=who, write=write)
+    def record(self, who: str, write: RecordedWrite) -> None:
+        happening = WriteRecord(who=who, write=write)
         self.happenings.append(happening)
         for listener in self._listeners:
             listener(happening)
 
-    def writes_by(self, who: str) -> tuple[Write, ...]:
+    def writes_by(self, who: str) -> tuple[RecordedWrite, ...]:
         return tuple(happening.write for happening in self.happenings if happening.who == who)
 
     def text(self, last: int | None = None) -> str:
@@ -60,7 +60,7 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True):
     target: _BodyTarget = _BodyTarget()
 
 
-def _sentence(write: Write) -> str:
+def _sentence(write: RecordedWrite) -> str:
     target = write.target
     if target.resource == "pods/binding":
         return f"bind pods {target.object_name} to {_body(write).target.name}"
@@ -72,5 +72,5 @@ def _sentence(write: Write) -> str:
     return f"{target.verb} {target.resource} {target.object_name}" + (f" where {selector}" if selector else "")
 
 
-def _body(write: Write) -> _Body:
+def _body(write: RecordedWrite) -> _Body:
     return msgspec.json.decode(write.request.body, type=_Body)

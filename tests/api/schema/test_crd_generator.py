@@ -22,7 +22,7 @@ from grove.api.schema.crd_generator import (
 )
 from grove.api.schema.crd_markers import FIELDS
 from grove.api.schema.kubernetes_schemas import kubernetes_schema
-from grove.api.types.meta import JsonObject, ObjectMeta, Wire
+from grove.api.types.meta import JsonObject, ObjectMeta, WireStruct
 
 _FOLDER = Path(grove.api.__file__).parent / "schema" / "crd_yaml"
 CRDS = custom_resource_definitions()
@@ -119,13 +119,13 @@ def test_a_definition_is_far_below_what_an_api_server_stores(crd: JsonObject) ->
     assert len(msgspec.json.encode(crd)) < 200_000
 
 
-class Novelty(Wire):
+class Novelty(WireStruct):
     name: str
     count: int = 0
     tags: dict[str, str] = {}
 
 
-class Thing(Wire):
+class Thing(WireStruct):
     metadata: ObjectMeta
     spec: Novelty
 

@@ -67,10 +67,13 @@ def test_certificates_and_manifests_of_a_manual_installation_fit_together(tmp_pa
     assert (secret["metadata"]["name"], secret["metadata"]["namespace"]) == ("s", "here")
     data = {key: base64.b64decode(value) for key, value in secret["data"].items()}
     assert sorted(data) == ["ca.crt", "tls.crt", "tls.key"]
-    authority, served = x509.load_pem_x509_certificate(data["ca.crt"]), x509.load_pem_x509_certificate(data["tls.crt"])
-    served.verify_directly_issued_by(authority)
-    assert load_pem_private_key(data["tls.key"], None).public_key() == served.public_key()
-    names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    authority, resource_info = (
+        x509.load_pem_x509_certificate(data["ca.crt"]),
+        x509.load_pem_x509_certificate(data["tls.crt"]),
+    )
+    resource_info.verify_directly_issued_by(authority)
+    assert load_pem_private_key(data["tls.key"], None).public_key() == resource_info.public_key()
+    names = resource_info.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "grove-operator.here.svc" in names.get_values_for_type(x509.DNSName)
 
     (tmp_path / "ca.crt").write_bytes(data["ca.crt"])

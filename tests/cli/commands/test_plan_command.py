@@ -10,22 +10,22 @@ import yaml
 from grove.api.types.meta import JsonObject
 from grove.cli.common.apply_merge import Verb
 from grove.cli.common.output import plain
-from grove.cli.plan.runner import Foreseen, PlannedSet
+from grove.cli.plan.runner import PlannedSet, PlanResult
 from grove.cli.plan.view import plan_rows
 from grove.sim.rehearsal.downtime import Down
 from grove.sim.rehearsal.prediction import (
     Block,
     Counts,
-    Kept,
     Objects,
-    Outcome,
-    Part,
+    PendingPods,
+    PredictedOutcome,
+    PredictedPart,
     Prediction,
+    ReplacementStep,
+    ReplicaUpdate,
     Scaled,
-    Step,
-    Turn,
-    Unit,
-    Waiting,
+    UnitKind,
+    UntouchedPods,
 )
 from tests.cli.console import ROOT, Up
 
@@ -115,10 +115,24 @@ def test_what_is_no_set_is_not_looked_at(up: Up) -> None:
 def test_every_field_for_programs_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     chapter = page.partition("## grove plan")[2].partition("\n## ")[0]
-    kinds = (Foreseen, PlannedSet, Prediction, Counts, Turn, Part, Step, Block, Down, Kept, Objects, Scaled, Waiting)
+    kinds = (
+        PlanResult,
+        PlannedSet,
+        Prediction,
+        Counts,
+        ReplicaUpdate,
+        PredictedPart,
+        ReplacementStep,
+        Block,
+        Down,
+        UntouchedPods,
+        Objects,
+        Scaled,
+        PendingPods,
+    )
     fields = [field.encode_name for kind in kinds for field in msgspec.structs.fields(kind)]
     assert [field for field in fields if f"`{field}`" not in chapter and f'"{field}"' not in chapter] == []
-    assert [word for kind in (Outcome, Unit) for word in kind if f"`{word}`" not in chapter] == []
+    assert [word for kind in (PredictedOutcome, UnitKind) for word in kind if f"`{word}`" not in chapter] == []
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
@@ -126,21 +140,23 @@ def test_every_field_for_programs_is_documented() -> None:
 
 def words(action: Verb = Verb.CONFIGURED, **fields: Any) -> list[str]:
     counts = Counts(before=0, after=0, kept=0, kept_unready=0, replaced=0, created=0, removed=0)
-    found = {"namespace": "default", "name": "p", "outcome": Outcome.DONE, "pods": counts, **fields}
+    found = {"namespace": "default", "name": "p", "outcome": PredictedOutcome.DONE, "pods": counts, **fields}
     planned = PlannedSet(action=action, prediction=Prediction(**found))
-    return plain(plan_rows(Foreseen(sets=(planned,), notes=())))[:-1]
+    return plain(plan_rows(PlanResult(sets=(planned,), notes=())))[:-1]
 
 
 def counts(**numbers: int) -> Counts:
     return Counts(**{**dict.fromkeys(Counts.__struct_fields__, 0), **numbers})
 
 
-def turn(replica: int, *parts: Part) -> Turn:
-    return Turn(set_replica=replica, parts=parts)
+def turn(replica: int, *parts: PredictedPart) -> ReplicaUpdate:
+    return ReplicaUpdate(set_replica=replica, parts=parts)
 
 
-def steps(name: str, *pods: str, at_once: int = 1) -> Part:
-    return Part(kind="podclique", name=name, at_once=at_once, steps=tuple(Step(pods=(pod,)) for pod in pods))
+def steps(name: str, *pods: str, at_once: int = 1) -> PredictedPart:
+    return PredictedPart(
+        kind="podclique", name=name, at_once=at_once, steps=tuple(ReplacementStep(pods=(pod,)) for pod in pods)
+    )
 
 
 def test_turns_that_look_alike_are_told_once() -> None:
@@ -157,9 +173,9 @@ def test_turns_that_look_alike_are_told_once() -> None:
 
 
 def test_parts_of_a_replica_go_side_by_side() -> None:
-    group = Part(
+    group = PredictedPart(
         kind="podcliquescalinggroup", name="p-0-g", at_once=1,
-        steps=tuple(Step(pods=("b", "c"), group_replica=index) for index in (0, 1)),
+        steps=tuple(ReplacementStep(pods=("b", "c"), group_replica=index) for index in (0, 1)),
     )  # fmt: skip
     down = (
         Down(kind="pods", name="p", at_most=3, of=7),
@@ -169,7 +185,10 @@ def test_parts_of_a_replica_go_side_by_side() -> None:
         # Told with its group.
         Down(kind="podclique", name="p-0-g-0-b", at_most=1, of=1, group="p-0-g"),
     )
-    kept = (Kept(kind="podclique", name="p-0-d", pods=1), Kept(kind="podcliquescalinggroup", name="p-0-h", pods=2))
+    kept = (
+        UntouchedPods(kind="podclique", name="p-0-d", pods=1),
+        UntouchedPods(kind="podcliquescalinggroup", name="p-0-h", pods=2),
+    )
     order = (turn(0, steps("p-0-a", "a-0"), group),)
     lines = words(order=order, replicas_at_once=1, down=down, kept=kept, pods=counts(before=8, replaced=5, kept=3))
     assert lines == [
@@ -195,10 +214,10 @@ def test_what_is_down_in_many_cliques_is_one_line() -> None:
 
 def test_what_comes_and_goes_is_told_in_the_largest_units() -> None:
     created = (
-        Block(unit=Unit.SET_REPLICA, set_replica=2, name="", pods=9, ready=9),
-        Block(unit=Unit.GROUP_REPLICA, set_replica=0, name="p-0-g", group_replica=3, pods=2, ready=1),
+        Block(unit=UnitKind.SET_REPLICA, set_replica=2, name="", pods=9, ready=9),
+        Block(unit=UnitKind.GROUP_REPLICA, set_replica=0, name="p-0-g", group_replica=3, pods=2, ready=1),
     )
-    removed = (Block(unit=Unit.POD, set_replica=0, name="p-0-a", pods=1, names=("p-0-a-2-xyz",)),)
+    removed = (Block(unit=UnitKind.POD, set_replica=0, name="p-0-a", pods=1, names=("p-0-a-2-xyz",)),)
     objects = Objects(
         created=("podgang/p-2", "podclique/p-2-a", "podclique/p-2-b"),
         scaled=(Scaled(kind="podcliqueset", name="p", before=2, after=3),),
@@ -220,10 +239,10 @@ def test_what_comes_and_goes_is_told_in_the_largest_units() -> None:
 
 def test_a_stall_is_told_before_the_order_and_its_reason_once() -> None:
     lines = words(
-        outcome=Outcome.STALLED,
+        outcome=PredictedOutcome.STALLED,
         stalled="replica 0: pod p-0-a-0 has no node: 8 are cordoned",
         stalled_reason="NoCapacity",
-        waiting=(Waiting(pods=1, cliques=("p-0-a",), waits_for="8 are cordoned"),),
+        waiting=(PendingPods(pods=1, cliques=("p-0-a",), waits_for="8 are cordoned"),),
         outdated_pods=2,
         pods=counts(before=3, replaced=1, kept=2),
     )
@@ -234,9 +253,9 @@ def test_a_stall_is_told_before_the_order_and_its_reason_once() -> None:
 
 
 def test_pods_that_are_not_ready_are_marked() -> None:
-    part = Part(
+    part = PredictedPart(
         kind="podclique", name="p-0-a", at_once=2,
-        steps=(Step(pods=("p-0-a-1", "p-0-a-2"), unready_pods=2), Step(pods=("p-0-a-0",))),
+        steps=(ReplacementStep(pods=("p-0-a-1", "p-0-a-2"), unready_pods=2), ReplacementStep(pods=("p-0-a-0",))),
     )  # fmt: skip
     lines = words(order=(turn(0, part),), replicas_at_once=1, pods=counts(before=3, replaced=3))
     assert lines[2] == (
@@ -245,6 +264,6 @@ def test_pods_that_are_not_ready_are_marked() -> None:
 
 
 def test_on_delete_says_until_when_pods_keep_their_template() -> None:
-    assert words(outcome=Outcome.NOTHING, outdated_pods=3, pods=counts(kept=10)) == [
+    assert words(outcome=PredictedOutcome.NOTHING, outdated_pods=3, pods=counts(kept=10)) == [
         "pcs/p: only the set itself changes; its 10 pods stay; 3 pods keep the old template until they are deleted.",
     ]

@@ -15,12 +15,12 @@ import pytest
 import yaml
 
 from grove.api.types.meta import JsonObject
-from grove.cli.commands.run import Kubelet, Until, Wishes
-from grove.cli.common.manifest_reader import Document
+from grove.cli.commands.run import RunKubelet, RunOptions, Until
+from grove.cli.common.manifest_reader import ManifestDocument
 from grove.cli.common.output import Format
 from grove.cli.run.runner import Run
 from grove.clock import LoopClock
-from tests.cli.console import ROOT, SECONDS, Said, environment, grove
+from tests.cli.console import ROOT, SECONDS, SchedulerMessage, environment, grove
 from tests.cli.forked import Piped, killed_after
 
 EXAMPLES = ROOT / "examples"
@@ -71,7 +71,7 @@ def temporary(folder: Path) -> Path:
     return path
 
 
-def run(folder: Path, *arguments: str) -> Said:
+def run(folder: Path, *arguments: str) -> SchedulerMessage:
     said = grove(folder, "run", *arguments, env={"TMPDIR": str(temporary(folder))})
     assert list(temporary(folder).iterdir()) == []
     return said
@@ -387,13 +387,13 @@ def test_runs_one_after_the_other_leave_no_process_and_no_descriptor() -> None:
     """In one process, since what a process leaves behind goes with it."""
     script = "echo hello; sleep 1000 & exit 0"
     body = training_set("job", clique("worker", script, replicas=2))
-    wishes = Wishes(
+    wishes = RunOptions(
         file=Path("job.yaml"), timeout_seconds=SECONDS, nodes=1, node_resources={"cpu": "4", "pods": "9"},
-        kubelet=Kubelet.PROCESS, until=Until.FINISHED, output=Format.TEXT,
+        kubelet=RunKubelet.PROCESS, until=Until.FINISHED, output=Format.TEXT,
     )  # fmt: skip
 
     async def once() -> int:
-        run = Run(wishes, [Document(place="here", body=body)], LoopClock.starting_now())
+        run = Run(wishes, [ManifestDocument(place="here", body=body)], LoopClock.starting_now())
         return (await run.to_its_end()).exit_code
 
     assert asyncio.run(once()) == 0

@@ -7,15 +7,15 @@ import pytest
 
 from grove.admission.webhook_app import WebhookOptions
 from grove.api.types.operatorconfiguration import (
-    Authorizer,
+    AuthorizerConfiguration,
     Limits,
     OperatorConfiguration,
-    Scheduler,
+    SchedulerConfiguration,
     SchedulerProfile,
-    Server,
+    ServerConfiguration,
 )
 from grove.api.types.operatorconfiguration import TopologyAwareScheduling as Topology
-from grove.api.types.operatorconfiguration import WebhookServer as Webhooks
+from grove.api.types.operatorconfiguration import WebhookServerConfiguration as Webhooks
 from grove.cli.common.options import UsageError
 from grove.cli.operator.operator_options import (
     SERVICE_ACCOUNT_NAME,
@@ -29,7 +29,7 @@ from grove.kube.kubeconfig import SERVICE_ACCOUNT, Access
 POD = Access(server="https://10.0.0.1", source=str(SERVICE_ACCOUNT), namespace="grove-system")
 LAPTOP = Access(server="https://127.0.0.1:1", source=".grove/kubeconfig")
 WITH_VOLCANO = OperatorConfiguration(
-    scheduler=Scheduler(profiles=(SchedulerProfile(name="volcano"),), default_profile_name="volcano"),
+    scheduler=SchedulerConfiguration(profiles=(SchedulerProfile(name="volcano"),), default_profile_name="volcano"),
     topology_aware_scheduling=Topology(enabled=True),
 )
 
@@ -74,7 +74,7 @@ def test_a_url_that_nobody_can_ask_is_refused(url: str) -> None:
 
 
 def test_an_address_of_the_configuration_counts_more() -> None:
-    server = Server(webhooks=Webhooks(bind_address="192.0.2.1", port=1, cert_provision_mode="manual"))
+    server = ServerConfiguration(webhooks=Webhooks(bind_address="192.0.2.1", port=1, cert_provision_mode="manual"))
     options = asked(OperatorConfiguration(server=server), LAPTOP, "https://127.0.0.1:9443")
     assert (options.host, options.port) == ("192.0.2.1", 9443)
     assert (options.is_manual, options.certificate_dir) == (True, Path("/etc/grove-operator/webhook-certs"))
@@ -82,7 +82,7 @@ def test_an_address_of_the_configuration_counts_more() -> None:
 
 def test_the_authorizer_knows_the_operator_by_its_service_account() -> None:
     configuration = OperatorConfiguration(
-        authorizer=Authorizer(enabled=True, exempt_service_account_user_names=("system:admin",))
+        authorizer=AuthorizerConfiguration(enabled=True, exempt_service_account_user_names=("system:admin",))
     )
     authorizer = asked(configuration, account="grove-operator").authorizer
     assert authorizer is not None

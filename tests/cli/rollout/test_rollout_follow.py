@@ -17,7 +17,16 @@ from grove.api.resources import CONTROLLER_REVISIONS, PODCLIQUESETS
 from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.cli.common.connection import Connection
-from grove.cli.rollout.follow import Ending, FollowedRollout, Lines, Outcome, Picture, Show, Wishes, follow
+from grove.cli.rollout.follow import (
+    FollowedRollout,
+    FollowEnd,
+    FollowOptions,
+    FollowResult,
+    LiveProgress,
+    ProgressLines,
+    Show,
+    follow,
+)
 from grove.cli.rollout.progress import Rollout, RolloutState
 from grove.cli.rollout.template_diff import told_changes
 from grove.cli.rollout.undo import undo
@@ -88,7 +97,7 @@ def play(story: Story) -> None:
     run_virtual(whole())
 
 
-async def followed(played: Played, wishes: Wishes, show: Show | None = None) -> Outcome:
+async def followed(played: Played, wishes: FollowOptions, show: Show | None = None) -> FollowResult:
     world = played.world
     rollout = FollowedRollout(world.client, world.clock, Random(1), namespace="default", name="p")
     first = await rollout.look_once()
@@ -112,14 +121,14 @@ def test_an_update_is_followed_from_the_change_to_its_end() -> None:
         await played.tell("h1", None, generation=0)
         looks = Looks()
         async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(followed(played, Wishes(), looks))
+            following = tasks.create_task(followed(played, FollowOptions(), looks))
             for act in (
                 played.store(2, a="a:2", b="b:2"), played.tell("h2", OPEN), played.tell("h2", CLOSED),
             ):  # fmt: skip
                 await played.world.clock.sleep(10)
                 await act
         outcome = following.result()
-        assert (outcome.ending, outcome.rollout.revision) == (Ending.OVER, 2)
+        assert (outcome.ending, outcome.rollout.revision) == (FollowEnd.OVER, 2)
         assert looks.states == [RolloutState.UNSEEN, RolloutState.UPDATING, RolloutState.UP_TO_DATE]
 
     play(story)
@@ -130,8 +139,8 @@ def test_what_is_up_to_date_is_not_waited_for() -> None:
         await played.begin(a="a:1", b="b:1")
         await played.tell("h1", None)
         began_at = played.world.clock.monotonic()
-        outcome = await followed(played, Wishes())
-        assert (outcome.ending, outcome.rollout.revision) == (Ending.OVER, 1)
+        outcome = await followed(played, FollowOptions())
+        assert (outcome.ending, outcome.rollout.revision) == (FollowEnd.OVER, 1)
         assert played.world.clock.monotonic() - began_at < 1
 
     play(story)
@@ -140,8 +149,8 @@ def test_what_is_up_to_date_is_not_waited_for() -> None:
 def test_one_look_does_not_wait() -> None:
     async def story(played: Played) -> None:
         await updating(played)
-        outcome = await followed(played, Wishes(is_watching=False))
-        assert (outcome.ending, outcome.rollout.state) == (Ending.LOOKED, RolloutState.UPDATING)
+        outcome = await followed(played, FollowOptions(is_watching=False))
+        assert (outcome.ending, outcome.rollout.state) == (FollowEnd.LOOKED, RolloutState.UPDATING)
 
     play(story)
 
@@ -150,8 +159,8 @@ def test_patience_ends_at_its_time_though_nothing_happens() -> None:
     async def story(played: Played) -> None:
         await updating(played)
         began_at = played.world.clock.now()
-        outcome = await followed(played, Wishes(timeout_seconds=30))
-        assert (outcome.ending, outcome.rollout.state) == (Ending.TIMED_OUT, RolloutState.UPDATING)
+        outcome = await followed(played, FollowOptions(timeout_seconds=30))
+        assert (outcome.ending, outcome.rollout.state) == (FollowEnd.TIMED_OUT, RolloutState.UPDATING)
         assert timedelta(seconds=30) <= played.world.clock.now() - began_at < timedelta(seconds=31)
 
     play(story)
@@ -161,12 +170,12 @@ def test_a_set_that_is_deleted_meanwhile_ends_it() -> None:
     async def story(played: Played) -> None:
         await updating(played)
         async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(followed(played, Wishes()))
+            following = tasks.create_task(followed(played, FollowOptions()))
             await played.world.clock.sleep(5)
             await played.world.delete(PODCLIQUESETS, "p")
             # Another set of that name is another story.
             await played.world.apply(manifest())
-        assert following.result().ending is Ending.GONE
+        assert following.result().ending is FollowEnd.GONE
 
     play(story)
 
@@ -177,7 +186,7 @@ def test_a_set_that_is_being_deleted_is_not_waited_for() -> None:
         held = {"metadata": {"finalizers": ["example.com/backup"]}}
         await played.world.client.patch(PODCLIQUESETS, "default", "p", held)
         await played.world.delete(PODCLIQUESETS, "p")
-        assert (await followed(played, Wishes())).ending is Ending.LEAVING
+        assert (await followed(played, FollowOptions())).ending is FollowEnd.LEAVING
 
     play(story)
 
@@ -186,13 +195,13 @@ def test_a_newer_revision_than_the_one_that_is_followed_ends_it() -> None:
     async def story(played: Played) -> None:
         await updating(played)
         async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(followed(played, Wishes(revision=2)))
+            following = tasks.create_task(followed(played, FollowOptions(revision=2)))
             await played.world.clock.sleep(5)
             await played.world.apply(manifest(a="a:3"))
             await played.store(3, a="a:3", b="b:2")
             await played.tell("h3", OPEN)
         outcome = following.result()
-        assert (outcome.ending, outcome.rollout.revision) == (Ending.SUPERSEDED, 3)
+        assert (outcome.ending, outcome.rollout.revision) == (FollowEnd.SUPERSEDED, 3)
 
     play(story)
 
@@ -201,7 +210,7 @@ def test_where_there_is_no_terminal_a_change_of_substance_is_one_line(capsys: py
     async def story(played: Played) -> None:
         await updating(played)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(followed(played, Wishes(timeout_seconds=60), Lines(played.world.clock)))
+            tasks.create_task(followed(played, FollowOptions(timeout_seconds=60), ProgressLines(played.world.clock)))
             for available in (1, 2):
                 await played.world.clock.sleep(10)
                 status = {"status": {"availableReplicas": available}}
@@ -223,8 +232,8 @@ def test_a_picture_is_drawn_again_though_nothing_changes() -> None:
     async def story(played: Played) -> None:
         await updating(played)
         await played.tell("h2", {"updateStartedAt": "2026-01-01T00:00:00Z"})
-        picture = Picture(played.world.clock, lambda rows: drawn.append(rows[0][0].text))
-        await followed(played, Wishes(timeout_seconds=5), picture)
+        picture = LiveProgress(played.world.clock, lambda rows: drawn.append(rows[0][0].text))
+        await followed(played, FollowOptions(timeout_seconds=5), picture)
 
     play(story)
     assert list(dict.fromkeys(drawn)) == [f"pcs/p updating to revision 2 for {second}s" for second in range(6)]

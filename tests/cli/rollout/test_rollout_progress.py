@@ -5,7 +5,15 @@ import pytest
 
 from grove.api.types.meta import JsonObject
 from grove.cli.common.output import plain
-from grove.cli.rollout.progress import Rollout, RolloutState, Share, Stall, Turn, UnitProgress, running_revisions
+from grove.cli.rollout.progress import (
+    CurrentReplica,
+    Rollout,
+    RolloutState,
+    Share,
+    Stall,
+    UnitProgress,
+    running_revisions,
+)
 from grove.cli.rollout.view import bar, outcome, progress_line, progress_rows, substance, waits_for
 from grove.cli.status.tree import build_tree
 from grove.cli.status.tree_view import tree_rows
@@ -121,7 +129,7 @@ def test_a_turn_tells_which_pod_and_which_group_replica_are_replaced() -> None:
 def test_a_clique_or_group_that_is_done_or_unchanged_is_not_in_the_turn() -> None:
     asked = pcs(status={"rollingUpdateProgress": TURN})
     found = rollout(asked, replica(0, runs="h1"), replica(1, a_progress=CLOSED))
-    assert found.turn == Turn(replica_index=1, started_at=found.started_at)
+    assert found.turn == CurrentReplica(replica_index=1, started_at=found.started_at)
 
 
 def test_a_clique_that_is_being_recreated_counts_with_the_scale_of_its_template() -> None:

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from grove.api.types.meta import JsonObject, ObjectMeta
 from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetSpec, PodCliqueSetStatus, WorkloadType
-from grove.cli.commands.run import Kubelet, Until, Wishes
-from grove.cli.common.manifest_reader import Document
+from grove.cli.commands.run import RunKubelet, RunOptions, Until
+from grove.cli.common.manifest_reader import ManifestDocument
 from grove.cli.common.output import Format, plain, rich_text
-from grove.cli.run.exit_status import EXIT_CODES, Ending, SetOutcome, Summary, ending_of
-from grove.cli.run.pod_output import Failure, Happening, PodLine, SetKey, Speaker
+from grove.cli.run.exit_status import EXIT_CODES, RunResult, SetOutcome, Summary, ending_of
+from grove.cli.run.pod_output import ContainerFailure, PodLine, RunEvent, SetKey, Speaker
 from grove.cli.run.runner import Run
 from grove.cli.run.view import MOST_FURTHER_FAILURES, Prefixes, summary_rows
 from grove.clock import LoopClock
@@ -39,35 +39,39 @@ def pcs(phase: str | None, *, available: int = 0, seen: int = 1) -> PodCliqueSet
 @pytest.mark.parametrize(
     ("job", "other", "until", "ending"),
     [
-        pytest.param(pcs("Succeeded"), pcs("Succeeded"), Until.FINISHED, Ending.SUCCEEDED, id="all succeeded"),
+        pytest.param(pcs("Succeeded"), pcs("Succeeded"), Until.FINISHED, RunResult.SUCCEEDED, id="all succeeded"),
         pytest.param(pcs("Succeeded"), pcs("Running"), Until.FINISHED, None, id="one goes on"),
-        pytest.param(pcs("Succeeded"), pcs("Failed"), Until.FINISHED, Ending.FAILED, id="one failed"),
-        pytest.param(pcs("Running"), pcs("Failed"), Until.FINISHED, Ending.FAILED, id="one failed, one goes on"),
+        pytest.param(pcs("Succeeded"), pcs("Failed"), Until.FINISHED, RunResult.FAILED, id="one failed"),
+        pytest.param(pcs("Running"), pcs("Failed"), Until.FINISHED, RunResult.FAILED, id="one failed, one goes on"),
         pytest.param(pcs(None), pcs("Succeeded"), Until.FINISHED, None, id="one without a status"),
         pytest.param(None, pcs("Succeeded"), Until.FINISHED, None, id="one is not there"),
         pytest.param(pcs("Running", available=2), pcs("Running", available=2), Until.FINISHED, None, id="serving"),
         pytest.param(
-            pcs("Running", available=2), pcs("Running", available=2), Until.AVAILABLE, Ending.AVAILABLE, id="available"
+            pcs("Running", available=2),
+            pcs("Running", available=2),
+            Until.AVAILABLE,
+            RunResult.AVAILABLE,
+            id="available",
         ),
         pytest.param(pcs("Running", available=1), pcs("Succeeded"), Until.AVAILABLE, None, id="not all replicas"),
         pytest.param(
             pcs("Running", available=2, seen=0), pcs("Succeeded"), Until.AVAILABLE, None, id="an older status"
         ),
         pytest.param(
-            pcs("Running", available=2), pcs("Succeeded"), Until.AVAILABLE, Ending.AVAILABLE, id="done is available"
+            pcs("Running", available=2), pcs("Succeeded"), Until.AVAILABLE, RunResult.AVAILABLE, id="done is available"
         ),
-        pytest.param(pcs("Running", available=2), pcs("Failed"), Until.AVAILABLE, Ending.FAILED, id="failed before"),
+        pytest.param(pcs("Running", available=2), pcs("Failed"), Until.AVAILABLE, RunResult.FAILED, id="failed before"),
     ],
 )
 def test_a_run_is_over_when_all_its_sets_are_or_one_failed(
-    job: PodCliqueSet | None, other: PodCliqueSet, until: Until, ending: Ending | None
+    job: PodCliqueSet | None, other: PodCliqueSet, until: Until, ending: RunResult | None
 ) -> None:
     sets = {key: one for key, one in ((JOB, job), (OTHER, other)) if one is not None}
     assert ending_of([JOB, OTHER], sets, until) == ending
 
 
 def test_every_ending_has_its_exit_code() -> None:
-    assert {ending.value: EXIT_CODES[ending] for ending in Ending} == {
+    assert {ending.value: EXIT_CODES[ending] for ending in RunResult} == {
         "Succeeded": 0, "Available": 0, "Failed": 1, "TimedOut": 124, "Interrupted": 130, "Terminated": 143,
     }  # fmt: skip
 
@@ -75,15 +79,21 @@ def test_every_ending_has_its_exit_code() -> None:
 # --- the summary -----------------------------------------------------------------------------------------------------
 
 
-def failure(attempt: int, code: int | None, *lines: str, reason: str = "", where: str = "job-0-a-0-xxxxx") -> Failure:
-    return Failure(of_set=JOB, where=where, pod="p", attempt=attempt, exit_code=code, reason=reason, last_lines=lines)
+def failure(
+    attempt: int, code: int | None, *lines: str, reason: str = "", where: str = "job-0-a-0-xxxxx"
+) -> ContainerFailure:
+    return ContainerFailure(
+        of_set=JOB, where=where, pod="p", attempt=attempt, exit_code=code, reason=reason, last_lines=lines
+    )
 
 
-def told(ending: Ending, *sets: SetOutcome, seconds: float = 61.04) -> list[str]:
+def told(ending: RunResult, *sets: SetOutcome, seconds: float = 61.04) -> list[str]:
     return plain(summary_rows(Summary(outcome=ending, exit_code=EXIT_CODES[ending], seconds=seconds, sets=sets)))
 
 
-def outcome(phase: str, *failures: Failure, restarts: int = 0, kind: str = WorkloadType.TRAINING) -> SetOutcome:
+def outcome(
+    phase: str, *failures: ContainerFailure, restarts: int = 0, kind: str = WorkloadType.TRAINING
+) -> SetOutcome:
     return SetOutcome(
         namespace="default", name="job", workload_type=kind, phase=phase, restarts=restarts, failures=failures
     )
@@ -97,7 +107,7 @@ def test_the_first_failure_is_told_with_its_lines_and_of_later_attempts_the_firs
         failure(2, 143),
         failure(3, None, reason="Evicted"),
     )
-    assert told(Ending.SUCCEEDED, outcome("Succeeded", *failures, restarts=3)) == [
+    assert told(RunResult.SUCCEEDED, outcome("Succeeded", *failures, restarts=3)) == [
         "pcs/job Succeeded after 1m1s, 4 attempts (3 restarts)",
         "Failed first: pod/job-0-a-0-xxxxx, exit code 3, in attempt 1; its last lines:",
         "  one",
@@ -116,21 +126,21 @@ def test_the_first_failure_is_told_with_its_lines_and_of_later_attempts_the_firs
 )
 def test_very_many_failures_are_cut_short(further: int, last: str) -> None:
     failures = [failure(attempt, 1) for attempt in range(1, further + 2)]
-    assert told(Ending.FAILED, outcome("Failed", *failures))[-1].endswith(last)
+    assert told(RunResult.FAILED, outcome("Failed", *failures))[-1].endswith(last)
 
 
 @pytest.mark.parametrize(
     ("ending", "phase", "words"),
     [
-        (Ending.AVAILABLE, "Running", "pcs/job Running and available after 1.5s"),
-        (Ending.FAILED, "Running", "pcs/job Running when another set failed after 1.5s"),
-        (Ending.TIMED_OUT, "Pending", "pcs/job Pending when its time was up after 1.5s"),
-        (Ending.INTERRUPTED, "Running", "pcs/job Running when it was interrupted after 1.5s"),
-        (Ending.TERMINATED, "Running", "pcs/job Running when it was told to end after 1.5s"),
-        (Ending.INTERRUPTED, "Succeeded", "pcs/job Succeeded after 1.5s"),
+        (RunResult.AVAILABLE, "Running", "pcs/job Running and available after 1.5s"),
+        (RunResult.FAILED, "Running", "pcs/job Running when another set failed after 1.5s"),
+        (RunResult.TIMED_OUT, "Pending", "pcs/job Pending when its time was up after 1.5s"),
+        (RunResult.INTERRUPTED, "Running", "pcs/job Running when it was interrupted after 1.5s"),
+        (RunResult.TERMINATED, "Running", "pcs/job Running when it was told to end after 1.5s"),
+        (RunResult.INTERRUPTED, "Succeeded", "pcs/job Succeeded after 1.5s"),
     ],
 )
-def test_a_set_that_had_not_ended_is_told_with_what_ended_the_run(ending: Ending, phase: str, words: str) -> None:
+def test_a_set_that_had_not_ended_is_told_with_what_ended_the_run(ending: RunResult, phase: str, words: str) -> None:
     """Of inference sets nobody counts attempts."""
     assert told(ending, outcome(phase, kind=WorkloadType.INFERENCE), seconds=1.5) == [words]
 
@@ -138,8 +148,8 @@ def test_a_set_that_had_not_ended_is_told_with_what_ended_the_run(ending: Ending
 def test_why_a_set_failed_and_what_it_waits_for_stand_in_the_summary() -> None:
     failed = replace(outcome("Failed"), message="out of luck")
     waiting = replace(outcome("Pending"), waits_for=(note("pcs/job", "For a node."),))
-    assert told(Ending.FAILED, failed)[0].endswith("1 attempt (0 restarts): out of luck")
-    assert told(Ending.TIMED_OUT, waiting)[1] == "For a node."
+    assert told(RunResult.FAILED, failed)[0].endswith("1 attempt (0 restarts): out of luck")
+    assert told(RunResult.TIMED_OUT, waiting)[1] == "For a node."
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
@@ -163,7 +173,7 @@ def test_names_in_front_are_as_wide_as_the_widest_so_far() -> None:
 
 def test_an_event_is_told_with_its_time() -> None:
     at = datetime(2026, 1, 1, 12, 30, 5, tzinfo=UTC)
-    happening = Happening(about="pcs/job", reason="ReplicaRestarting", message="replica 0", at=at)
+    happening = RunEvent(about="pcs/job", reason="ReplicaRestarting", message="replica 0", at=at)
     assert Prefixes().plain(happening) == "12:30:05 pcs/job ReplicaRestarting: replica 0"
     assert plain([Prefixes().row(happening)]) == ["12:30:05 pcs/job ReplicaRestarting: replica 0"]
 
@@ -201,7 +211,7 @@ def test_a_terminal_is_not_made_to_obey_what_a_pod_writes(text: str, shown: str)
 # --- on virtual time -------------------------------------------------------------------------------------------------
 
 
-def documents(*, exits: JsonObject, workload: JsonObject, cpu: str = "1") -> list[Document]:
+def documents(*, exits: JsonObject, workload: JsonObject, cpu: str = "1") -> list[ManifestDocument]:
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
     clique = {
         "name": "worker",
@@ -214,16 +224,16 @@ def documents(*, exits: JsonObject, workload: JsonObject, cpu: str = "1") -> lis
         "metadata": {"name": "job"},
         "spec": {"replicas": 1, "template": {"cliques": [clique]}, **workload},
     }
-    return [Document(place="here", body=body)]
+    return [ManifestDocument(place="here", body=body)]
 
 
-WISHES = Wishes(
+WISHES = RunOptions(
     file=Path("here"), timeout_seconds=None, nodes=2, node_resources={"cpu": "4", "pods": "9"},
-    kubelet=Kubelet.SIMULATED, until=Until.FINISHED, output=Format.TEXT,
+    kubelet=RunKubelet.SIMULATED, until=Until.FINISHED, output=Format.TEXT,
 )  # fmt: skip
 
 
-def run(docs: list[Document], wishes: Wishes = WISHES) -> Summary:
+def run(docs: list[ManifestDocument], wishes: RunOptions = WISHES) -> Summary:
     async def story() -> Summary:
         return await Run(wishes, docs, LoopClock.starting_now()).to_its_end()
 
@@ -235,14 +245,14 @@ TRAINING = {"workloadType": "Training", "trainingSpec": {"maxRestarts": 2}}
 
 def test_a_job_of_hours_succeeds() -> None:
     summary = run(documents(exits={"exit-after": "3h"}, workload=TRAINING))
-    assert (summary.outcome, summary.exit_code, summary.sets[0].phase) == (Ending.SUCCEEDED, 0, "Succeeded")
+    assert (summary.outcome, summary.exit_code, summary.sets[0].phase) == (RunResult.SUCCEEDED, 0, "Succeeded")
     assert 3 * 3600 <= summary.seconds < 3 * 3600 + 5
 
 
 def test_a_job_that_fails_in_every_attempt_is_told_attempt_by_attempt() -> None:
     summary = run(documents(exits={"exit-after": "1h", "exit-code": "3"}, workload=TRAINING))
     (one,) = summary.sets
-    assert (summary.outcome, one.phase, one.restarts) == (Ending.FAILED, "Failed", 2)
+    assert (summary.outcome, one.phase, one.restarts) == (RunResult.FAILED, "Failed", 2)
     assert sorted({each.attempt for each in one.failures}) == [1, 2, 3]
     assert {each.exit_code for each in one.failures} == {3}
     assert one.failures[0].last_lines[-1] == "container main ended with exit code 3"
@@ -250,25 +260,25 @@ def test_a_job_that_fails_in_every_attempt_is_told_attempt_by_attempt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "ending"), [(3599.0, Ending.TIMED_OUT), (3610.0, Ending.SUCCEEDED)], ids=["too short", "enough"]
+    ("seconds", "ending"), [(3599.0, RunResult.TIMED_OUT), (3610.0, RunResult.SUCCEEDED)], ids=["too short", "enough"]
 )
-def test_a_timeout_counts_from_the_beginning(seconds: float, ending: Ending) -> None:
+def test_a_timeout_counts_from_the_beginning(seconds: float, ending: RunResult) -> None:
     summary = run(documents(exits={"exit-after": "1h"}, workload=TRAINING), replace(WISHES, timeout_seconds=seconds))
     assert summary.outcome == ending
-    assert bool(summary.sets[0].waits_for) is (ending is Ending.TIMED_OUT)
-    if ending is Ending.TIMED_OUT:
+    assert bool(summary.sets[0].waits_for) is (ending is RunResult.TIMED_OUT)
+    if ending is RunResult.TIMED_OUT:
         assert summary.seconds == pytest.approx(seconds)
 
 
 def test_out_of_time_it_says_what_it_waited_for() -> None:
     large = documents(exits={}, workload=TRAINING, cpu="1000")
     summary = run(large, replace(WISHES, timeout_seconds=60.0))
-    assert (summary.outcome, summary.sets[0].phase) == (Ending.TIMED_OUT, "Pending")
+    assert (summary.outcome, summary.sets[0].phase) == (RunResult.TIMED_OUT, "Pending")
     assert any("too small even when empty" in sentence.text for sentence in summary.sets[0].waits_for)
 
 
 def test_an_inference_set_never_ends_by_itself() -> None:
     serving = documents(exits={}, workload={})
     a_day = replace(WISHES, timeout_seconds=86400.0)
-    assert run(serving, a_day).outcome == Ending.TIMED_OUT
-    assert run(serving, replace(a_day, until=Until.AVAILABLE)).outcome == Ending.AVAILABLE
+    assert run(serving, a_day).outcome == RunResult.TIMED_OUT
+    assert run(serving, replace(a_day, until=Until.AVAILABLE)).outcome == RunResult.AVAILABLE

@@ -14,7 +14,7 @@ from grove.cli.status.set_watcher import Followed
 from grove.cli.status.tree import SetNode
 from grove.cli.status.tree_view import tree_rows
 from grove.cli.why.runner import explain
-from grove.planner.explain.text import Sentence
+from grove.planner.explain.text import Explanation
 from grove.sim.simulation import EPOCH, World
 from grove.sim.virtual_clock import run_virtual
 from tests.cli.why.test_why_words import masked
@@ -24,8 +24,8 @@ from tests.simulation.termination_stories import give_back, lose_pods, with_dela
 Prepare = Callable[[World], Awaitable[None]]
 
 
-def sentences(target: str, prepare: Prepare, *, nodes: int = 10) -> tuple[Sentence, ...]:
-    async def story() -> tuple[Sentence, ...]:
+def sentences(target: str, prepare: Prepare, *, nodes: int = 10) -> tuple[Explanation, ...]:
+    async def story() -> tuple[Explanation, ...]:
         async with World(seed=1, nodes=nodes, node_resources=ONE_POD_NODE) as world:
             await prepare(world)
             return await explain(world.client, world.clock.now(), "default", parse_target(target))

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grove.cluster.apiserver.auth.rbac_authorizer import Attempt, Authorizer
+from grove.cluster.apiserver.auth.rbac_authorizer import Attempt, RBACAuthorizer
 from grove.cluster.apiserver.auth.user_info import account
 from grove.kube.transport import MERGE_PATCH, Request
 from grove.sim.virtual_clock import run_virtual
@@ -60,6 +60,6 @@ def test_nothing_makes_the_server_fail(place: str, fields: dict[str, object], pa
         assert changed.status < 500, changed.body
         # Whatever was stored can be decided by.
         attempt = Attempt(verb="get", resource="pods", namespace="default", name="x")
-        Authorizer(api.server.store).decide(account("default", "a"), attempt)
+        RBACAuthorizer(api.server.store).decide(account("default", "a"), attempt)
 
     run_virtual(story())

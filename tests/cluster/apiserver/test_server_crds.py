@@ -219,7 +219,7 @@ def _restored(server: ApiServer) -> Storage:
     store = Storage(HISTORY)
     store.restore(
         [
-            Version(c.revision, c.served.qualified, c.type, c.entry.namespace, c.entry.name, c.entry.data)
+            Version(c.revision, c.resource_info.qualified, c.type, c.entry.namespace, c.entry.name, c.entry.data)
             for c in changes
         ],
         floor=0,

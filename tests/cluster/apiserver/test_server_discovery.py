@@ -11,7 +11,10 @@ AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 )
-_STORED = {(served.group, served.version, served.plural, served.kind, served.namespaced) for served in SERVED}
+_STORED = {
+    (resource_info.group, resource_info.version, resource_info.plural, resource_info.kind, resource_info.namespaced)
+    for resource_info in SERVED
+}
 _ANSWERED = {
     ("events.k8s.io", "v1", "events", "Event", True),
     ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
@@ -96,7 +99,7 @@ async def test_every_document_of_the_index_is_there_and_complete(api: Api) -> No
         assert [ref for ref in _references(document) if ref.rpartition("/")[2] not in schemas] == []
         for schema in schemas.values():
             kinds |= {(each["group"], each["version"], each["kind"]) for each in _kinds_of(schema)}
-    assert {(served.group, served.version, served.kind) for served in SERVED} <= kinds
+    assert {(resource_info.group, resource_info.version, resource_info.kind) for resource_info in SERVED} <= kinds
 
 
 @on_cluster

@@ -11,12 +11,12 @@ from grove.api.types.meta import JsonObject
 from grove.cluster.patches.field_managers import (
     APPLY,
     UPDATE,
-    Applied,
     ApplyConflictError,
+    ManagedWrite,
     Manager,
     Managers,
     NotManagedFieldsError,
-    Write,
+    ServerSideApplyResult,
     after_apply,
     after_update,
     managed_fields,
@@ -103,23 +103,25 @@ specs = st.fixed_dictionaries(
 objects = specs.map(lambda spec: {"spec": spec})
 
 
-def write_by(name: str, operation: str = APPLY, time: str = "2026-01-01T00:00:00Z") -> Write:
+def write_by(name: str, operation: str = APPLY, time: str = "2026-01-01T00:00:00Z") -> ManagedWrite:
     version = "v1" if operation == UPDATE else ""
-    return Write(manager=Manager(operation, name, "", version), api_version="v1", time=time)
+    return ManagedWrite(manager=Manager(operation, name, "", version), api_version="v1", time=time)
 
 
-def applied(name: str, config: JsonObject, before: Applied | None = None, *, is_forced: bool = True) -> Applied:
+def applied(
+    name: str, config: JsonObject, before: ServerSideApplyResult | None = None, *, is_forced: bool = True
+) -> ServerSideApplyResult:
     """Forced unless said otherwise."""
     live, managers = ({}, {}) if before is None else (before.obj, before.managers)
     return after_apply(managers, TYPE, live, config, write_by(name), is_forced=is_forced)
 
 
-def updated(name: str, new: JsonObject, before: Applied | None = None) -> Applied:
+def updated(name: str, new: JsonObject, before: ServerSideApplyResult | None = None) -> ServerSideApplyResult:
     live, managers = ({}, {}) if before is None else (before.obj, before.managers)
-    return Applied(new, after_update(managers, TYPE, live, new, write_by(name, UPDATE)))
+    return ServerSideApplyResult(new, after_update(managers, TYPE, live, new, write_by(name, UPDATE)))
 
 
-def owned_by(name: str, state: Applied) -> FieldSet:
+def owned_by(name: str, state: ServerSideApplyResult) -> FieldSet:
     found: FieldSet = {}
     for manager, owned in state.managers.items():
         if manager.name == name:
@@ -202,7 +204,7 @@ def test_without_force_nobody_loses_what_he_owns(first: JsonObject, other: JsonO
         assert applied("alice", config, state, is_forced=False) == forced
 
 
-def _fields_of(manager: Manager, state: Applied) -> FieldSet:
+def _fields_of(manager: Manager, state: ServerSideApplyResult) -> FieldSet:
     return state.managers[manager].fields if manager in state.managers else {}
 
 
@@ -343,11 +345,11 @@ def test_what_does_not_fit_its_type_is_named(config: JsonObject, problem: str) -
 
 
 def test_of_many_who_updated_the_oldest_are_remembered_as_one() -> None:
-    state = Applied({}, {})
+    state = ServerSideApplyResult({}, {})
     for number in range(13):
         new = {"spec": {"labels": {f"k{at}": "x" for at in range(number + 1)}}}
         write = write_by(f"m{number:02}", UPDATE, time=f"2026-01-01T00:00:{number:02}Z")
-        state = Applied(new, after_update(state.managers, TYPE, state.obj, new, write))
+        state = ServerSideApplyResult(new, after_update(state.managers, TYPE, state.obj, new, write))
     names = sorted(manager.name for manager in state.managers)
     assert names == ["ancient-changes", *(f"m{number:02}" for number in range(4, 13))]
     assert list(members(owned_by("ancient-changes", state)))[-1] == ("f:spec", "f:labels", "f:k3")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, Verdict
+from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, WebhookResult
 from grove.cluster.built_in_resources import BY_QUALIFIED
 from grove.cluster.controllers.garbage_collector import GarbageCollector
 from grove.cluster.controllers.namespace_defaults import FurnishedNamespaces
@@ -17,10 +17,10 @@ from tests.cluster.apidsl import Api, on_cluster
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
-ALLOWED = Verdict(is_allowed=True)
+ALLOWED = WebhookResult(is_allowed=True)
 
 
-class Judge:
+class AdmissionHandler:
     """Takes part in the conversation: what is asked is kept, and answered as a test says."""
 
     def __init__(self, answer: Callable[[JsonObject], Outcome | Awaitable[Outcome]] = lambda _: ALLOWED) -> None:
@@ -31,10 +31,10 @@ class Judge:
         question: JsonObject = msgspec.json.decode(call.question)
         self.asked.append(question)
         answer = self.answer(question)
-        return answer if isinstance(answer, Verdict | NoVerdict) else await answer
+        return answer if isinstance(answer, WebhookResult | NoVerdict) else await answer
 
 
-async def judged(api: Api, judge: Judge, *, plural: str = "validatingwebhookconfigurations") -> None:
+async def judged(api: Api, judge: AdmissionHandler, *, plural: str = "validatingwebhookconfigurations") -> None:
     """Every write of a config map is asked about from now on."""
     api.server.ask_webhooks(judge.ask)
     rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["configmaps"]}
@@ -55,7 +55,7 @@ def config(name: str, **metadata: object) -> JsonObject:
 
 @on_cluster
 async def test_what_was_asked_about_is_what_is_stored(api: Api) -> None:
-    judge = Judge()
+    judge = AdmissionHandler()
     await judged(api, judge)
     made = await api.post(CONFIGS, {"metadata": {"generateName": "made-"}})
     (asked,) = judge.asked
@@ -69,7 +69,7 @@ async def test_no_two_objects_are_alike_however_long_their_webhooks_take(api: Ap
         await api.clock.sleep(1)
         return ALLOWED
 
-    await judged(api, Judge(slow))
+    await judged(api, AdmissionHandler(slow))
     made = await asyncio.gather(*(api.post(CONFIGS, {"metadata": {"generateName": "made-"}}) for _ in range(20)))
     assert {answer.status for answer in made} == {201}
     assert len({answer.body["metadata"]["uid"] for answer in made}) == 20
@@ -88,7 +88,7 @@ async def test_a_patch_is_asked_about_again_when_the_object_changed_meanwhile(ap
             store.put(kind, "default", "a", {**entry.obj, "data": {"other": "1"}})
         return ALLOWED
 
-    judge = Judge(meddle)
+    judge = AdmissionHandler(meddle)
     await judged(api, judge)
     body = msgspec.json.encode({"data": {"mine": "1"}})
     request = Request(method="PATCH", path=f"{CONFIGS}/a", body=body, content_type=MERGE_PATCH)
@@ -104,7 +104,7 @@ async def test_who_gives_up_while_webhooks_are_asked_has_done_nothing(api: Api) 
         await asyncio.Event().wait()
         return ALLOWED
 
-    await judged(api, Judge(never))
+    await judged(api, AdmissionHandler(never))
     writing = asyncio.create_task(api.post(CONFIGS, config("a")))
     await api.clock.sleep(1)
     writing.cancel()
@@ -119,9 +119,9 @@ async def test_a_collection_goes_as_a_whole_or_not_at_all(api: Api) -> None:
 
     def keep_b(question: JsonObject) -> Outcome:
         is_b = question["oldObject"]["metadata"]["name"] == "b"
-        return Verdict(is_allowed=not is_b, status={"message": "b stays"})
+        return WebhookResult(is_allowed=not is_b, status={"message": "b stays"})
 
-    await judged(api, Judge(keep_b))
+    await judged(api, AdmissionHandler(keep_b))
     refused = await api.delete(CONFIGS)
     assert (refused.status, "b stays" in refused.body["message"]) == (400, True)
     assert len((await api.get(CONFIGS)).body["items"]) == 3
@@ -141,7 +141,11 @@ async def test_a_collection_goes_as_a_whole_or_not_at_all(api: Api) -> None:
 )
 @on_cluster
 async def test_rubbish_that_a_webhook_makes_of_an_object_is_not_stored(api: Api, patch: list[object]) -> None:
-    await judged(api, Judge(lambda _: Verdict(is_allowed=True, patch=patch)), plural="mutatingwebhookconfigurations")
+    await judged(
+        api,
+        AdmissionHandler(lambda _: WebhookResult(is_allowed=True, patch=patch)),
+        plural="mutatingwebhookconfigurations",
+    )
     refused = await api.post(CONFIGS, config("a"))
     assert refused.body["kind"] == "Status"
     assert "this is a bug" not in refused.body["message"]
@@ -150,7 +154,7 @@ async def test_rubbish_that_a_webhook_makes_of_an_object_is_not_stored(api: Api,
 
 @on_cluster
 async def test_without_a_configuration_nobody_is_asked(api: Api) -> None:
-    judge = Judge()
+    judge = AdmissionHandler()
     await judged(api, judge)
     await api.delete(f"{WEBHOOKS}/validatingwebhookconfigurations/judged")
     await api.post(CONFIGS, config("a"))
@@ -159,20 +163,22 @@ async def test_without_a_configuration_nobody_is_asked(api: Api) -> None:
 
 @on_cluster
 async def test_whoever_calls_at_once_is_told_that_webhooks_cannot_be_asked(api: Api) -> None:
-    await judged(api, Judge())
+    await judged(api, AdmissionHandler())
     request = Request(method="POST", path=CONFIGS, body=msgspec.json.encode(config("a")))
     assert api.server.handle(request).status == 500
     assert (await api.get(f"{CONFIGS}/a")).status == 404
 
 
-@pytest.mark.parametrize("refusal", [Verdict(is_allowed=False), NoVerdict("down")], ids=["refused", "down"])
+@pytest.mark.parametrize("refusal", [WebhookResult(is_allowed=False), NoVerdict("down")], ids=["refused", "down"])
 @on_cluster
 async def test_garbage_is_tried_again_until_the_webhook_lets_it_go(api: Api, refusal: Outcome) -> None:
     owner = (await api.post(CONFIGS, config("owner"))).body["metadata"]
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["uid"]}
     await api.post(CONFIGS, config("owned", ownerReferences=[reference]))
     collecting = asyncio.create_task(GarbageCollector(api.server).run())
-    judge = Judge(lambda question: refusal if question["oldObject"]["metadata"]["name"] == "owned" else ALLOWED)
+    judge = AdmissionHandler(
+        lambda question: refusal if question["oldObject"]["metadata"]["name"] == "owned" else ALLOWED
+    )
     await judged(api, judge)
     await api.delete(f"{CONFIGS}/owner")
     await api.clock.sleep(10)
@@ -192,7 +198,7 @@ async def test_a_namespace_is_emptied_by_its_controller(api: Api) -> None:
     await api.post("/api/v1/namespaces", {"metadata": {"name": "leaving"}})
     path = "/api/v1/namespaces/leaving/configmaps"
     await api.post(path, config("a"))
-    judge = Judge()
+    judge = AdmissionHandler()
     await judged(api, judge)
     collecting = asyncio.create_task(GarbageCollector(api.server).run())
     await api.delete("/api/v1/namespaces/leaving")

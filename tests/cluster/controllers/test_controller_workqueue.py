@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from grove.clock import LoopClock
-from grove.cluster.controllers.workqueue import Agenda
+from grove.cluster.controllers.workqueue import DelayingQueue
 from grove.sim.virtual_clock import run_virtual
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -18,7 +18,7 @@ class Diary:
 
     def __init__(self, answer: Answer) -> None:
         self.clock = LoopClock(EPOCH)
-        self.agenda: Agenda[str] = Agenda(self.clock)
+        self.agenda: DelayingQueue[str] = DelayingQueue(self.clock)
         self.visits: list[tuple[float, str]] = []
         self._answer = answer
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, Verdict
+from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, WebhookResult
 from grove.cluster.apiserver.registry.metadata import wire_time
 from grove.cluster.controllers.disruption_controller import DisruptionBudgets
 from grove.cluster.in_process_transport import InProcessTransport
@@ -170,7 +170,7 @@ async def test_a_status_that_a_webhook_refuses_is_written_later(api: Api) -> Non
     await guard(api, minAvailable=1)
     async with counting(api):
         assert await allowed(api) == 0
-        answer.append(Verdict(is_allowed=True))
+        answer.append(WebhookResult(is_allowed=True))
         assert await allowed(api) == 1
 
 
@@ -178,7 +178,7 @@ async def test_a_status_that_a_webhook_refuses_is_written_later(api: Api) -> Non
 async def test_of_evictions_that_wait_for_a_webhook_no_more_succeed_than_the_budget_has(api: Api) -> None:
     async def ask(call: Call, uid: str) -> Outcome:
         await api.clock.sleep(1)
-        return Verdict(is_allowed=True)
+        return WebhookResult(is_allowed=True)
 
     await ready_pods(api, "a", "b", "c")
     await guard(api, minAvailable=1)

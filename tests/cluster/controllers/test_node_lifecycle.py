@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from grove.cluster.controllers.node_lifecycle import NodeCare, care_for
-from grove.cluster.node_pod_cache import BoundPod, Node, NodeSpec, Taint
+from grove.cluster.node_pod_cache import BoundNode, BoundNodeSpec, BoundPod, NodeTaint
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -18,10 +18,10 @@ def at(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def node(ready: str = "True", *taints: Taint) -> Node:
+def node(ready: str = "True", *taints: NodeTaint) -> BoundNode:
     conditions = [{"type": "Ready", "status": ready}]
-    bare = msgspec.convert({"metadata": {"name": "node-0"}, "status": {"conditions": conditions}}, Node)
-    return msgspec.structs.replace(bare, spec=NodeSpec(taints=taints))
+    bare = msgspec.convert({"metadata": {"name": "node-0"}, "status": {"conditions": conditions}}, BoundNode)
+    return msgspec.structs.replace(bare, spec=BoundNodeSpec(taints=taints))
 
 
 def pod(*, ready: bool = True, phase: str = "Running", tolerations: Any = (), **metadata: Any) -> BoundPod:
@@ -35,14 +35,14 @@ def pod(*, ready: bool = True, phase: str = "Running", tolerations: Any = (), **
     )
 
 
-def tainted(key: str = UNREACHABLE, added: datetime = NOW) -> tuple[Taint, Taint]:
+def tainted(key: str = UNREACHABLE, added: datetime = NOW) -> tuple[NodeTaint, NodeTaint]:
     return (
-        Taint(key=key, effect="NoSchedule", time_added=added),
-        Taint(key=key, effect="NoExecute", time_added=added),
+        NodeTaint(key=key, effect="NoSchedule", time_added=added),
+        NodeTaint(key=key, effect="NoExecute", time_added=added),
     )
 
 
-FOREIGN = Taint(key="example.com/mine", effect="NoSchedule")
+FOREIGN = NodeTaint(key="example.com/mine", effect="NoSchedule")
 
 
 def test_a_healthy_node_needs_nothing() -> None:
@@ -53,7 +53,7 @@ def test_a_healthy_node_needs_nothing() -> None:
 def test_a_lost_node_is_tainted_and_its_pods_are_no_longer_ready(readiness: str, key: str) -> None:
     lost = pod()
     assert care_for(node(readiness, FOREIGN), (lost,), at(0.2)) == NodeCare(
-        taints=(FOREIGN, *tainted(key, at(1))), no_longer_ready=(lost,), wake_at=at(301)
+        taints=(FOREIGN, *tainted(key, at(1))), no_longer_ready=(lost,), requeue_at=at(301)
     )
 
 
@@ -71,7 +71,7 @@ def test_an_unreachable_node_that_answers_and_is_not_ready_changes_its_taints() 
 )
 def test_pods_are_evicted_after_five_minutes(now: datetime, evicted: bool) -> None:
     lost = pod(ready=False)
-    expected = NodeCare(evicted=(lost,)) if evicted else NodeCare(wake_at=at(300))
+    expected = NodeCare(evicted=(lost,)) if evicted else NodeCare(requeue_at=at(300))
     assert care_for(node("Unknown", *tainted()), (lost,), now) == expected
 
 
@@ -92,11 +92,11 @@ def test_a_pods_own_toleration_decides(toleration: dict[str, Any], evicted_at: i
     if evicted_at == 0:
         assert care == NodeCare(evicted=(patient,))
     else:
-        assert care == NodeCare(wake_at=None if evicted_at is None else at(evicted_at))
+        assert care == NodeCare(requeue_at=None if evicted_at is None else at(evicted_at))
 
 
 def test_a_strangers_no_execute_taint_evicts_at_once() -> None:
-    taint = Taint(key="example.com/out", effect="NoExecute")
+    taint = NodeTaint(key="example.com/out", effect="NoExecute")
     evicted = pod()
     assert care_for(node("True", taint), (evicted,), NOW) == NodeCare(evicted=(evicted,))
 

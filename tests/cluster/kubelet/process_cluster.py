@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from grove.api.resources import PODS, Resource
-from grove.api.types.meta import JsonObject, ObjectMeta, Wire
+from grove.api.types.meta import JsonObject, ObjectMeta, WireStruct
 from grove.clock import LoopClock
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.built_in_resources import PODS as SERVED_PODS
@@ -37,7 +37,7 @@ RESOURCES = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 SECONDS = 60.0
 
 
-class AnyPod(Wire):
+class AnyPod(WireStruct):
     metadata: ObjectMeta
     spec: JsonObject = {}
     status: JsonObject = {}
@@ -131,7 +131,7 @@ class ProcessCluster:
             raise AssertionError(f"{name} never came to that: {versions[-1:]}") from None
 
     def _hear(self, change: Change) -> None:
-        if change.served is SERVED_PODS:
+        if change.resource_info is SERVED_PODS:
             pod = msgspec.convert(change.entry.obj, AnyPod)
             self._versions.setdefault((pod.metadata.namespace, pod.metadata.name), []).append(pod)
             self._changes.tell()

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from grove.api.types.meta import JsonObject, ObjectMeta
-from grove.cluster.kubelet.process.environment import Surroundings
-from grove.cluster.kubelet.process.pod_spec import Container, NotRunnable, PodSpec, Volume
+from grove.cluster.kubelet.process.environment import DownwardAPI
+from grove.cluster.kubelet.process.pod_spec import Container, NotRunnable, RunnablePodSpec, Volume
 from grove.cluster.kubelet.process.volumes import PodHome
 
-AROUND = Surroundings(metadata=ObjectMeta(name="a"), spec=PodSpec(), pod_ip="", host_ip="", allocatable={})
+AROUND = DownwardAPI(metadata=ObjectMeta(name="a"), spec=RunnablePodSpec(), pod_ip="", host_ip="", allocatable={})
 
 
 class Contents:

@@ -11,7 +11,7 @@ from grove.cluster.kubelet.simulated.pod_state_machine import (
     Remove,
     Rest,
     Step,
-    Wait,
+    WaitUntil,
     WriteStatus,
     back_off,
     behaviour_of,
@@ -146,8 +146,8 @@ READY_NOW = WriteStatus(
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
-        pytest.param(at(0), Wait(until=at(5)), id="just started"),
-        pytest.param(at(4.999), Wait(until=at(5)), id="just before"),
+        pytest.param(at(0), WaitUntil(until=at(5)), id="just started"),
+        pytest.param(at(4.999), WaitUntil(until=at(5)), id="just before"),
         pytest.param(at(5), READY_NOW, id="at the instant"),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_pod_turns_ready_when_its_time_has_come(now: datetime, expected: Step)
 
 def test_the_exact_start_counts_where_it_is_known() -> None:
     bound = pod(status=running(ready=False), annotations={READY_AFTER: "5s"})
-    assert step(bound, at(5), started_at=at(0.7)) == Wait(until=at(5.7))
+    assert step(bound, at(5), started_at=at(0.7)) == WaitUntil(until=at(5.7))
 
 
 def test_a_pod_whose_node_came_back_is_ready_again() -> None:
@@ -178,7 +178,7 @@ def test_a_pod_whose_node_came_back_is_ready_again() -> None:
 )
 def test_a_pod_that_exits_and_is_not_restarted_ends(policy: str, code: int, phase: str, reason: str) -> None:
     bound = pod(policy, status=running(), annotations={EXIT_AFTER: "10s", EXIT_CODE: str(code)})
-    assert step(bound, at(9.999)) == Wait(until=at(10))
+    assert step(bound, at(9.999)) == WaitUntil(until=at(10))
     assert step(bound, at(10)) == WriteStatus(
         status={
             "phase": phase,
@@ -208,7 +208,7 @@ def test_a_container_that_keeps_ending_waits_longer_before_each_start() -> None:
     ]
     waiting = pod(status={"phase": "Running"} | stopped.status, annotations=bound.metadata.annotations)
     assert waiting.status.container_statuses[0].state.waiting is not None
-    assert step(waiting, at(10.9)) == Wait(until=at(11))
+    assert step(waiting, at(10.9)) == WaitUntil(until=at(11))
     started = step(waiting, at(11))
     assert isinstance(started, WriteStatus)
     assert started.status["containerStatuses"] == [
@@ -249,9 +249,9 @@ def test_a_leaving_pod_is_removed_at_once_by_default() -> None:
 @pytest.mark.parametrize(
     ("stops_after", "now", "expected"),
     [
-        ("10s", at(9), Wait(until=at(10))),
+        ("10s", at(9), WaitUntil(until=at(10))),
         ("10s", at(10), Remove()),
-        ("1h", at(29), Wait(until=at(30))),
+        ("1h", at(29), WaitUntil(until=at(30))),
         ("1h", at(30), Remove()),
     ],
 )

@@ -11,15 +11,15 @@ import pytest
 from grove.api.resources import SECRETS
 from grove.api.types.meta import JsonObject, ObjectMeta, Uid
 from grove.cluster.kubelet.process.config_watcher import CONFIG_MAPS
-from grove.cluster.kubelet.process.environment import Surroundings, field_value, resource_value
+from grove.cluster.kubelet.process.environment import DownwardAPI, field_value, resource_value
 from grove.cluster.kubelet.process.expansion import Mounts, expand, normal_path
 from grove.cluster.kubelet.process.pod_spec import (
     Container,
     FieldSelector,
     NotRunnable,
-    PodSpec,
     ResourceAmounts,
     ResourceSelector,
+    RunnablePodSpec,
 )
 from tests.cluster.kubelet.process_cluster import ProcessCluster, run_processes
 
@@ -69,11 +69,11 @@ def test_a_mount_path_is_compared_in_its_normal_form(path: str, normal: str) -> 
     assert normal_path(path) == normal
 
 
-_AROUND = Surroundings(
+_AROUND = DownwardAPI(
     metadata=ObjectMeta(
         name="p", namespace="ns", uid=Uid("u"), labels={"a": "1", "b/c": "2"}, annotations={"note": 'say "hi"\n'}
     ),
-    spec=PodSpec(node_name="node-7", containers=(Container(name="main"),)),
+    spec=RunnablePodSpec(node_name="node-7", containers=(Container(name="main"),)),
     pod_ip="127.1.2.3",
     host_ip="127.0.0.1",
     allocatable={"cpu": "8", "memory": "32Gi"},

@@ -8,12 +8,12 @@ import pytest
 from grove.api.types.podgang import GangPackConstraint, GangTopologyConstraint
 from grove.cluster.scheduler.types import SchedulableNode, SchedulablePod, node_view, pack_of, shape_of
 from grove.placement.types import (
+    NodeRequirement,
     NodeTerm,
     NodeView,
     Pack,
     PodTerm,
-    Requirement,
-    Shape,
+    SchedulingClass,
     Taint,
     Toleration,
     WeightedNodeTerm,
@@ -78,7 +78,7 @@ def container(limits: dict[str, object] | None = None, **requests: object) -> di
 def test_a_pod_asks_for_the_most_it_needs_at_one_time(
     spec: dict[str, Any], requests: tuple[tuple[str, int], ...]
 ) -> None:
-    assert shape_of(pod(**spec)) == Shape(requests=requests)
+    assert shape_of(pod(**spec)) == SchedulingClass(requests=requests)
 
 
 def test_pods_written_alike_share_one_shape() -> None:
@@ -106,10 +106,10 @@ def test_everything_a_pod_says_about_nodes_and_neighbours_is_read() -> None:
             },
         },
     }
-    read = Requirement(key="app", operator="In", values=("web",))
-    both = (Requirement(key="a", operator="In", values=("b",)), read)
+    read = NodeRequirement(key="app", operator="In", values=("web",))
+    both = (NodeRequirement(key="a", operator="In", values=("b",)), read)
     unselective = PodTerm(topology_key="rack", namespaces=("x", "y"), has_selector=False)
-    assert shape_of(pod(**spec)) == Shape(
+    assert shape_of(pod(**spec)) == SchedulingClass(
         node_selector=(("disk", "ssd"),),
         tolerations=(Toleration(key="k", value="v"), Toleration(operator="Exists", effect="NoExecute")),
         node_terms=(NodeTerm(expressions=(read,)),),

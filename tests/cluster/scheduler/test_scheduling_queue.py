@@ -9,7 +9,7 @@ from grove.api.labels import BASE_PODGANG, PODGANG
 from grove.api.types.meta import NamespacedName, ObjectMeta, Uid
 from grove.api.types.podgang import PodGang, PodGangSpec, PodGroup
 from grove.cluster.scheduler.scheduling_queue import Guest, State, WaitingRoom
-from grove.placement.types import GangDemand, GroupDemand, PodDemand, Shape, Unplaced, WaitReason
+from grove.placement.types import GangDemand, GroupDemand, PodDemand, SchedulingClass, Unplaced, WaitReason
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -30,10 +30,12 @@ def gang(name: str, *groups: tuple[int, list[str]]) -> PodGang:
 def demand(name: str, *, life: int = 0, gang_label: str = "", base: str = "") -> PodDemand:
     labels = {key: value for key, value in {PODGANG: gang_label, BASE_PODGANG: base}.items() if value}
     uid = Uid(f"{name}/{life}")
-    return PodDemand(uid=uid, namespace="default", name=name, shape=Shape(), created=START, labels=labels)
+    return PodDemand(uid=uid, namespace="default", name=name, shape=SchedulingClass(), created=START, labels=labels)
 
 
-def guest(name: str, state: State = State.PENDING, *, life: int = 0, gang_label: str = "", base: str = "") -> Guest:
+def pending_pod(
+    name: str, state: State = State.PENDING, *, life: int = 0, gang_label: str = "", base: str = ""
+) -> Guest:
     node = "n" if state is State.SCHEDULED else ""
     return Guest(demand=demand(name, life=life, gang_label=gang_label, base=base), state=state, node=node)
 
@@ -41,7 +43,7 @@ def guest(name: str, state: State = State.PENDING, *, life: int = 0, gang_label:
 def test_pods_wait_in_the_order_in_which_their_gang_names_them() -> None:
     room = WaitingRoom()
     for name in ("c", "a", "b"):
-        room.set_pod(guest(name))
+        room.set_pod(pending_pod(name))
     room.set_gang(gang("g", (2, ["b", "a", "missing"])), None)
     assert list(room.gangs()) == [
         GangDemand(
@@ -50,17 +52,17 @@ def test_pods_wait_in_the_order_in_which_their_gang_names_them() -> None:
             groups=(GroupDemand(name="g-0", min_replicas=2, pending=(demand("b"), demand("a"))),),
         )
     ]
-    assert list(room.loners()) == [demand("c")]
+    assert list(room.ungrouped_pods()) == [demand("c")]
 
 
 def test_a_gang_reaches_no_pod_of_another_namespace() -> None:
     """Whatever it references: else any tenant could seat the pods of others in a gang that never fits."""
     room = WaitingRoom()
-    room.set_pod(guest("a"))
+    room.set_pod(pending_pod("a"))
     thief = gang("thief", (7, ["a"]))
     metadata = ObjectMeta(name="thief", namespace="elsewhere", creation_timestamp=START)
     room.set_gang(PodGang(metadata=metadata, spec=thief.spec), None)
-    assert (list(room.gangs()), list(room.loners())) == ([], [demand("a")])
+    assert (list(room.gangs()), list(room.ungrouped_pods())) == ([], [demand("a")])
     room.set_gang(gang("g", (1, ["a"])), None)
     assert [one.name.name for one in room.gangs()] == ["g"]
 
@@ -68,15 +70,15 @@ def test_a_gang_reaches_no_pod_of_another_namespace() -> None:
 def test_a_pod_counts_where_it_is_now() -> None:
     room = WaitingRoom()
     room.set_gang(gang("g", (2, ["a", "b", "c"])), 7)
-    room.set_pod(guest("a"))
-    room.set_pod(guest("b", State.BEHIND_OTHER_GATES))
-    room.set_pod(guest("c", State.SCHEDULED))
+    room.set_pod(pending_pod("a"))
+    room.set_pod(pending_pod("b", State.BEHIND_OTHER_GATES))
+    room.set_pod(pending_pod("c", State.SCHEDULED))
     expected = GroupDemand(
         name="g-0", min_replicas=2, scheduled_count=1, pending=(demand("a"),), behind_other_gates_count=1
     )
     assert [found.groups for found in room.gangs()] == [(expected,)]
     assert [found.priority for found in room.gangs()] == [7]
-    room.set_pod(guest("a", State.SCHEDULED))
+    room.set_pod(pending_pod("a", State.SCHEDULED))
     assert list(room.gangs()) == []
 
 
@@ -84,15 +86,15 @@ def test_a_scaled_gang_knows_when_its_base_is_scheduled() -> None:
     room = WaitingRoom()
     room.set_gang(gang("base", (1, ["b"])), None)
     room.set_gang(gang("scaled", (1, ["s"])), None)
-    room.set_pod(guest("s", State.BEHIND_OUR_GATE, base="base"))
+    room.set_pod(pending_pod("s", State.BEHIND_OUR_GATE, base="base"))
     assert [(found.base, found.base_is_scheduled) for found in room.gangs()] == [("base", False)]
-    room.set_pod(guest("b", State.SCHEDULED))
+    room.set_pod(pending_pod("b", State.SCHEDULED))
     assert [(found.base, found.base_is_scheduled) for found in room.gangs()] == [("base", True)]
 
 
 def test_a_pod_whose_gang_does_not_name_it_is_a_stray() -> None:
     room = WaitingRoom()
-    room.set_pod(guest("a", gang_label="g"))
+    room.set_pod(pending_pod("a", gang_label="g"))
     message = "waits for its gang: PodGang g does not {} yet"
     pods = (demand("a", gang_label="g"),)
     reason = WaitReason.NOT_IN_ITS_GANG
@@ -100,23 +102,23 @@ def test_a_pod_whose_gang_does_not_name_it_is_a_stray() -> None:
     room.set_gang(gang("g", (1, ["b"])), None)
     assert list(room.strays()) == [Unplaced(pods=pods, reason=reason, message=message.format("name it"))]
     room.set_gang(gang("g", (1, ["a"])), None)
-    assert (list(room.strays()), list(room.loners())) == ([], [])
+    assert (list(room.strays()), list(room.ungrouped_pods())) == ([], [])
 
 
 def test_a_late_farewell_does_not_remove_the_next_pod_of_that_name() -> None:
     room = WaitingRoom()
-    room.set_pod(guest("a"))
-    room.set_pod(guest("a", life=1))
+    room.set_pod(pending_pod("a"))
+    room.set_pod(pending_pod("a", life=1))
     assert room.remove_pod("default", "a", Uid("a/0")) is False
-    assert list(room.loners()) == [demand("a", life=1)]
+    assert list(room.ungrouped_pods()) == [demand("a", life=1)]
     assert room.remove_pod("default", "a", Uid("a/1")) is True
-    assert list(room.loners()) == []
+    assert list(room.ungrouped_pods()) == []
 
 
 def test_a_pod_that_moves_to_another_gang_is_not_lost_when_the_old_one_lets_go() -> None:
     room = WaitingRoom()
     room.set_gang(gang("old", (1, ["a"])), None)
-    room.set_pod(guest("a"))
+    room.set_pod(pending_pod("a"))
     room.set_gang(gang("new", (1, ["a"])), None)
     room.set_gang(gang("old", (0, [])), None)
     assert [found.name.name for found in room.gangs()] == ["new"]
@@ -143,13 +145,13 @@ def test_a_room_followed_step_by_step_equals_one_that_sees_the_end(
         _apply(seen, name, end)
     by_name = {found.name: found for found in followed.gangs()}
     assert by_name == {found.name: found for found in seen.gangs()}
-    assert sorted(pod.name for pod in followed.loners()) == sorted(pod.name for pod in seen.loners())
+    assert sorted(pod.name for pod in followed.ungrouped_pods()) == sorted(pod.name for pod in seen.ungrouped_pods())
 
 
 def _apply(room: WaitingRoom, name: str, end: State | list[tuple[int, int]] | None) -> None:
     match end:
         case State():
-            room.set_pod(guest(name, end))
+            room.set_pod(pending_pod(name, end))
         case list():
             # Two groups share the names of the gang's pods: the first takes `count` of them, the second the rest.
             names = [pod for pod in PODS if pod.startswith(name)]

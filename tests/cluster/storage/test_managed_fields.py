@@ -132,14 +132,14 @@ async def test_owners_survive_a_restart(api: Api) -> None:
     ask(api.server, "POST", CONFIGS, config(x="1"), program="one/1")
     query = {"fieldManager": "two"}
     ask(api.server, "PATCH", f"{CONFIGS}/a", config(y="1"), content_type=APPLY_PATCH, query=query)
-    served = BY_QUALIFIED["configmaps"]
-    (change,) = api.server.store.table(served).log[-1:]
+    resource_info = BY_QUALIFIED["configmaps"]
+    (change,) = api.server.store.table(resource_info).log[-1:]
     entry = change.entry
     owned = entry.ownership.encoded
-    kept = Version(entry.revision, served.qualified, change.type, entry.namespace, entry.name, entry.data, owned)
+    kept = Version(entry.revision, resource_info.qualified, change.type, entry.namespace, entry.name, entry.data, owned)
     store = Storage(10)
     store.restore([kept], 0)
-    (restored,) = store.table(served).entries(None)
+    (restored,) = store.table(resource_info).entries(None)
     assert (restored.whole, restored.data) == (entry.whole, entry.data)
     assert restored.ownership.managers == entry.ownership.managers
 

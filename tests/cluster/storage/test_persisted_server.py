@@ -334,7 +334,9 @@ def test_who_owns_which_field_is_kept(disk: Disk) -> None:
 
 
 def _served(server: KeptServer, qualified: str) -> Any:
-    return next(table.served for table in server.server.store.tables() if table.served.qualified == qualified)
+    return next(
+        table.resource_info for table in server.server.store.tables() if table.resource_info.qualified == qualified
+    )
 
 
 def test_our_definitions_are_those_of_this_version_of_the_program(disk: Disk) -> None:

@@ -23,7 +23,7 @@ from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
 from grove.kube.request_info import plural_of
 from grove.kube.transport import Request, Response, Transport
-from grove.sim.faults import FaultyTransport, Write
+from grove.sim.faults import FaultyTransport, RecordedWrite
 from tests.dsl import NOW
 
 OPTIONS = LeaseOptions(namespace="default", name="leader", lease_seconds=15, renew_seconds=10.0, retry_seconds=2.0)
@@ -147,7 +147,7 @@ class Electorate:
     def candidate(self, name: str, *, speed: float = 1.0, job: Job = write_for_ever) -> Candidate:
         return Candidate(self, name, speed, job)
 
-    def judge(self, candidate: Candidate, write: Write) -> None:
+    def judge(self, candidate: Candidate, write: RecordedWrite) -> None:
         if plural_of(write.request) == "leases":
             return
         candidate.write_times.append(write.at)

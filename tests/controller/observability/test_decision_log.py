@@ -15,8 +15,8 @@ from grove.controller.observability.decision_log import LASTING_ATTEMPTS, Done, 
 from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
 from grove.kube.request_info import target_of
-from grove.planner.actions import Create, Delete, DeleteMany, Emit, Patch, Severity, subject_of
-from grove.sim.simulation import Operator, World
+from grove.planner.actions import Create, Delete, DeleteMany, EventRecord, Patch, Severity, subject_of
+from grove.sim.simulation import SimulatedOperator, World
 from grove.sim.virtual_clock import run_virtual
 from tests.markdown import ROOT
 
@@ -69,9 +69,11 @@ def test_a_status_is_no_decision() -> None:
     assert told([(0, status)]) == []
 
 
-def failed_scheduling(name: str, message: str) -> Emit:
+def failed_scheduling(name: str, message: str) -> EventRecord:
     subject = subject_of(PODGANGS, ObjectMeta(name=name, namespace="n", uid=Uid(name)))
-    return Emit(subject=subject, reason=EventReason.FAILED_SCHEDULING, message=message, severity=Severity.WARNING)
+    return EventRecord(
+        subject=subject, reason=EventReason.FAILED_SCHEDULING, message=message, severity=Severity.WARNING
+    )
 
 
 def test_why_gangs_are_pending_is_one_line_of_information() -> None:
@@ -90,7 +92,7 @@ def test_why_gangs_are_pending_is_one_line_of_information() -> None:
     ]
 
 
-def logging_operator(client: Client, clock: Clock, random: Random) -> Operator:
+def logging_operator(client: Client, clock: Clock, random: Random) -> SimulatedOperator:
     return Controller(client, clock, random, is_logging=True)
 
 

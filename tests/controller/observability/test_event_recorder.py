@@ -17,16 +17,20 @@ from grove.controller.observability.events import (
     merge,
 )
 from grove.kube.api_errors import ApiError
-from grove.planner.actions import Emit, Severity, Subject
+from grove.planner.actions import EventRecord, EventSubject, Severity
 from tests.controller.small_operator import SmallOperator, creates_of, run
 from tests.dsl import NOW
 
-SUBJECT = Subject(api_version="grove.io/v1alpha1", kind="PodClique", namespace="default", name="p-0-a", uid=Uid("u"))
-OTHER = Subject(api_version="grove.io/v1alpha1", kind="PodClique", namespace="default", name="p-0-b", uid=Uid("v"))
+SUBJECT = EventSubject(
+    api_version="grove.io/v1alpha1", kind="PodClique", namespace="default", name="p-0-a", uid=Uid("u")
+)
+OTHER = EventSubject(api_version="grove.io/v1alpha1", kind="PodClique", namespace="default", name="p-0-b", uid=Uid("v"))
 
 
-def emit(name: str = "", *, message: str = "created pod", reason: str = "Created", subject: Subject = SUBJECT) -> Emit:
-    return Emit(subject=subject, reason=reason, message=message, names=(name,) if name else ())
+def emit(
+    name: str = "", *, message: str = "created pod", reason: str = "Created", subject: EventSubject = SUBJECT
+) -> EventRecord:
+    return EventRecord(subject=subject, reason=reason, message=message, names=(name,) if name else ())
 
 
 class TestMerging:
@@ -54,7 +58,7 @@ class TestMerging:
 
 
 def test_an_event_is_what_kubectl_shows() -> None:
-    warning = Emit(subject=SUBJECT, reason="PodsRefused", message="exceeded quota", severity=Severity.WARNING)
+    warning = EventRecord(subject=SUBJECT, reason="PodsRefused", message="exceeded quota", severity=Severity.WARNING)
     body = build_event(warning, NOW)
     assert body == {
         "apiVersion": "v1",
@@ -82,7 +86,7 @@ def test_an_event_is_what_kubectl_shows() -> None:
 
 
 def test_an_event_of_an_object_without_a_namespace_is_kept_in_the_default_one() -> None:
-    binding = Subject(
+    binding = EventSubject(
         api_version="grove.io/v1alpha1", kind="ClusterTopologyBinding", namespace="", name="dc", uid=Uid("w")
     )
     body = build_event(emit(subject=binding), NOW)

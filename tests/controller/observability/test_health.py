@@ -18,14 +18,14 @@ from grove.api.types.meta import JsonObject
 from grove.clock import Clock
 from grove.controller.manager import Controller
 from grove.controller.observability.health import Health, advice
-from grove.controller.observability.http_endpoints import Page, Pages, Query
-from grove.controller.observability.instrumentation import Asked, OverheardTransport
+from grove.controller.observability.http_endpoints import Endpoint, Pages, Query
+from grove.controller.observability.instrumentation import Asked, InstrumentedTransport
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 from grove.kube.request_info import plural_of
 from grove.kube.transport import Request, Response, Transport
-from grove.sim.simulation import Operator, World
+from grove.sim.simulation import SimulatedOperator, World
 from grove.sim.virtual_clock import run_virtual
 
 
@@ -37,8 +37,8 @@ class Watched:
         self.health.leader = lambda: "this process"
         self.world = World(operator=self._operator)
 
-    def _operator(self, _: Client, clock: Clock, random: Random) -> Operator:
-        client = Client(OverheardTransport(self.world.operator, self.health), clock)
+    def _operator(self, _: Client, clock: Clock, random: Random) -> SimulatedOperator:
+        client = Client(InstrumentedTransport(self.world.operator, self.health), clock)
         self.health.controller = Controller(client, clock, random)
         return self.health.controller
 
@@ -77,7 +77,7 @@ def test_objects_that_cannot_be_read_are_named_until_they_are_gone() -> None:
     async def main() -> None:
         health = Health()
 
-        def operator(_: Client, clock: Clock, random: Random) -> Operator:
+        def operator(_: Client, clock: Clock, random: Random) -> SimulatedOperator:
             health.controller = Controller(Client(OddGangs(world.operator), clock), clock, random)
             return health.controller
 
@@ -246,8 +246,8 @@ def test_when_a_term_is_over_its_troubles_are_forgotten() -> None:
 # --- over HTTP -------------------------------------------------------------------------------------------------------
 
 
-async def hello(query: Query) -> Page:
-    return Page(body=f"hello {query['name']}".encode(), status=201)
+async def hello(query: Query) -> Endpoint:
+    return Endpoint(body=f"hello {query['name']}".encode(), status=201)
 
 
 def ask(url: str) -> tuple[int, str]:

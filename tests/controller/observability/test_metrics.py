@@ -9,13 +9,13 @@ import pytest
 from grove.api.resources import PODCLIQUESETS, PODS
 from grove.clock import Clock, LoopClock
 from grove.controller.manager import Controller
-from grove.controller.observability.instrumentation import Asked, OverheardTransport
+from grove.controller.observability.instrumentation import Asked, InstrumentedTransport
 from grove.controller.observability.metrics import Metrics
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 from grove.kube.request_info import target_of
 from grove.sim.faults import FaultPlan
-from grove.sim.simulation import Operator, World
+from grove.sim.simulation import SimulatedOperator, World
 from grove.sim.virtual_clock import run_virtual
 from tests.dsl import NOW
 from tests.markdown import ROOT, tables
@@ -32,9 +32,9 @@ class Counted:
         self.world = World(nodes=nodes, operator=self._operator)
         self.metrics: Metrics
 
-    def _operator(self, client: Client, clock: Clock, random: Random) -> Operator:
+    def _operator(self, client: Client, clock: Clock, random: Random) -> SimulatedOperator:
         self.metrics = Metrics(clock)
-        client = Client(OverheardTransport(self.world.operator, self.metrics), clock)
+        client = Client(InstrumentedTransport(self.world.operator, self.metrics), clock)
         controller = Controller(client, clock, random, meter=self.metrics)
         self.metrics.follow(controller)
         return controller

@@ -48,7 +48,11 @@ Read = Callable[[str], JsonObject]
 
 def kinds_of(read: Read) -> JsonObject:
     """The kinds that we serve, by group, version and kind, and every definition that they need."""
-    wanted = dict.fromkeys((served.group, served.version, served.kind) for served in SERVED if not served.is_custom)
+    wanted = dict.fromkeys(
+        (resource_info.group, resource_info.version, resource_info.kind)
+        for resource_info in SERVED
+        if not resource_info.is_custom
+    )
     roots: JsonObject = {}
     definitions: JsonObject = {}
     for group, version, kind in (*wanted, *(other for other in OTHERS if other not in wanted)):

@@ -10,13 +10,13 @@ from grove.api.types.meta import NamespacedName
 from grove.api.types.podgang import PodGang, PodGangSpec, PodGangStatus, PodGroup
 from grove.backends.native_podgroups import NativeFeatures
 from grove.backends.registry import Backends
-from grove.planner.actions import Create, Emit, Patch
+from grove.planner.actions import Create, EventRecord, Patch
 from grove.planner.child_manifests import build_gang
 from grove.planner.desired_state import draw_replica
 from grove.planner.gangs.podgang import draw_gang_spec, plan_gang_object, referenced_names, was_placed
 from grove.planner.plan import plan
 from grove.planner.pods.pod_sync import CliquePods
-from grove.planner.snapshot import Surroundings, build_context
+from grove.planner.snapshot import ClusterContext, build_context
 from tests.dsl import (
     NOW,
     World,
@@ -91,7 +91,9 @@ def test_a_missing_gang_is_created_with_the_names_of_pods_that_do_not_exist_yet(
         body=body,
         failure_key="podgangs/p-0",
         reason="gang p-0 names its pods before they are created",
-        on_success=Emit(subject=CTX.subject, reason=EventReason.GANG_SYNCED, message="created PodGang", names=("p-0",)),
+        on_success=EventRecord(
+            subject=CTX.subject, reason=EventReason.GANG_SYNCED, message="created PodGang", names=("p-0",)
+        ),
     )
 
 
@@ -180,13 +182,13 @@ def test_a_new_label_of_the_set_reaches_its_gangs_and_nothing_of_others_is_taken
 
 
 TOUCHED = pcs(role("a"), annotations={"touched": "yes"})
-NO_READER = Surroundings(backends=Backends(features=NativeFeatures(reads_gangs=False)))
-READER = Surroundings(backends=Backends(features=NativeFeatures(reads_gangs=True)))
+NO_READER = ClusterContext(backends=Backends(features=NativeFeatures(reads_gangs=False)))
+READER = ClusterContext(backends=Backends(features=NativeFeatures(reads_gangs=True)))
 
 
 @pytest.mark.parametrize(("surroundings", "is_told"), [(NO_READER, False), (READER, True)])
 def test_a_touched_annotation_is_told_at_once_to_a_scheduler_that_may_read_it(
-    surroundings: Surroundings, is_told: bool
+    surroundings: ClusterContext, is_told: bool
 ) -> None:
     a = clique(pod(0))
     seen = snapshot(TOUCHED, replica(a, gangs=(gang(a),), services=(service(),)))
@@ -204,11 +206,11 @@ def test_a_touched_annotation_comes_with_the_next_change() -> None:
     assert (patch["metadata"], list(patch["spec"])) == ({"annotations": {"touched": "yes"}}, ["podgroups"])
 
 
-KAI_ONLY = Surroundings(backends=Backends(enabled=("kai-scheduler",), default="kai-scheduler"))
+KAI_ONLY = ClusterContext(backends=Backends(enabled=("kai-scheduler",), default="kai-scheduler"))
 
 
 @pytest.mark.parametrize("surroundings", [NO_READER, READER, KAI_ONLY], ids=["no-reader", "reader", "kai"])
-def test_what_is_ours_to_say_is_not_taken_from_the_set(surroundings: Surroundings) -> None:
+def test_what_is_ours_to_say_is_not_taken_from_the_set(surroundings: ClusterContext) -> None:
     observed = pcs(
         role("a"),
         labels={"kai.scheduler/queue": "q", labels.MANAGED_BY: "Helm", labels.PART_OF: "chart", labels.COMPONENT: "x"},

@@ -10,29 +10,31 @@ from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS, PODGANGS, P
 from grove.api.types.meta import JsonObject
 from grove.api.types.pod import Pod, SchedulingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
-from grove.api.types.scheduler_object import Mirror
-from grove.backends.base import MirrorDelete, MirrorPatch, MirrorPlan, NewMirror, Surface
+from grove.api.types.scheduler_object import SchedulerObject
+from grove.backends.base import ClusterFeatures, MirrorDelete, MirrorPatch, MirrorPlan, NewMirror
 from grove.backends.native_podgroups import NativeFeatures
 from grove.backends.registry import Backends
 from grove.planner.actions import Action, Create, Delete, Patch, Plan
 from grove.planner.gangs.scheduler_objects import mirror_stages, pod_ask
 from grove.planner.plan import plan
-from grove.planner.snapshot import Snapshot, Surroundings, build_context
+from grove.planner.snapshot import ClusterContext, Snapshot, build_context
 from grove.planner.views import CliqueView
 from tests.dsl import NOW, actions, clique, gang, gated, pcs, pod, replica, role, service, snapshot
 
 BACKENDS = Backends(features=NativeFeatures(groups=True, composites=True))
-NATIVE = Surroundings(backends=BACKENDS)
-WITHOUT_KINDS = Surroundings(backends=BACKENDS, surface=Surface(missing=frozenset({NATIVE_PODGROUPS.full_name})))
-OFF = Surroundings(backends=Backends(features=NativeFeatures(why="no gangs here")))
+NATIVE = ClusterContext(backends=BACKENDS)
+WITHOUT_KINDS = ClusterContext(
+    backends=BACKENDS, surface=ClusterFeatures(missing=frozenset({NATIVE_PODGROUPS.full_name}))
+)
+OFF = ClusterContext(backends=Backends(features=NativeFeatures(why="no gangs here")))
 PAIR = pcs(role("a", 2), role("b"))
 
 
 def seen(
     *cliques: CliqueView,
     observed: PodCliqueSet = PAIR,
-    surroundings: Surroundings = NATIVE,
-    mirrors: tuple[tuple[Any, Mirror], ...] = (),
+    surroundings: ClusterContext = NATIVE,
+    mirrors: tuple[tuple[Any, SchedulerObject], ...] = (),
     is_stored: bool = True,
 ) -> Snapshot:
     """A set with one replica, as it was observed: with its gang if that is stored."""
@@ -59,7 +61,7 @@ def b(*pods: Pod, **fields: Any) -> CliqueView:
     return clique(*pods, name="p-0-b", **{"replicas": 1, "needs": 1, **fields})
 
 
-def grouped(one: Pod, view: CliqueView, surroundings: Surroundings = NATIVE) -> Pod:
+def grouped(one: Pod, view: CliqueView, surroundings: ClusterContext = NATIVE) -> Pod:
     """In the group that its place asks for."""
     backend = build_context(PAIR, surroundings).backend
     index = int(one.metadata.labels[labels.POD_INDEX])
@@ -76,10 +78,13 @@ def whole(make: Any = gated) -> tuple[CliqueView, CliqueView]:
     return first, second
 
 
-def written(found: Snapshot) -> tuple[tuple[Any, Mirror], ...]:
+def written(found: Snapshot) -> tuple[tuple[Any, SchedulerObject], ...]:
     """All mirrors that the plan creates, as a server keeps them."""
     return tuple(
-        (one.resource, msgspec.convert({**one.body, "metadata": {**one.body["metadata"], "uid": one.name}}, Mirror))
+        (
+            one.resource,
+            msgspec.convert({**one.body, "metadata": {**one.body["metadata"], "uid": one.name}}, SchedulerObject),
+        )
         for one in actions(decide(found))
         if isinstance(one, Create) and one.resource in (NATIVE_PODGROUPS, NATIVE_COMPOSITES)
     )
@@ -183,7 +188,7 @@ class _Told(msgspec.Struct, frozen=True):
 
 
 def test_what_goes_comes_before_what_is_made_anew_under_its_name() -> None:
-    one = msgspec.convert({"metadata": {"name": "r", "namespace": "default", "uid": "u"}}, Mirror)
+    one = msgspec.convert({"metadata": {"name": "r", "namespace": "default", "uid": "u"}}, SchedulerObject)
     body: JsonObject = {"metadata": {"name": "r"}, "spec": {}}
     decided = MirrorPlan(
         create=(NewMirror(resource=NATIVE_COMPOSITES, name="r", body=body),),

@@ -10,7 +10,7 @@ from grove.api.reasons import FindingReason
 from grove.api.types.meta import Condition
 from grove.api.types.pod import Pod
 from grove.api.types.podgang import PodGangStatus
-from grove.backends.base import NO_MIRROR, MirrorPlan, Said
+from grove.backends.base import NO_MIRROR, MirrorPlan, SchedulerMessage
 from grove.backends.native_podgroups import NativeFeatures
 from grove.backends.registry import Backends
 from grove.planner.desired_state import GangBlueprint, draw_replica
@@ -18,17 +18,17 @@ from grove.planner.gangs.gang_state import GangState
 from grove.planner.gangs.gate_removal import extras_wake, gates_of
 from grove.planner.gangs.scheduling_gates import GateVerdict
 from grove.planner.gangs.surplus_gates import chance_ends_at, extras_gate
-from grove.planner.pods.create_backoff import Refusal
-from grove.planner.snapshot import SetContext, Surroundings, build_context
+from grove.planner.pods.create_backoff import CreateBackoff
+from grove.planner.snapshot import ClusterContext, SetContext, build_context
 from grove.planner.views import CliqueView
 from tests.dsl import NOW, at, clique, gang, gated, pcs, pod, role, scaling
 
 OPEN = GateVerdict(may_go=True, reason=FindingReason.GANG_STARTED, message="the gang was placed before")
-NATIVE = Surroundings(backends=Backends(features=NativeFeatures(groups=True, composites=True)))
+NATIVE = ClusterContext(backends=Backends(features=NativeFeatures(groups=True, composites=True)))
 SET = pcs(role("a", 3, needs=1), role("b", 2, needs=2), groups=(scaling("g", "b", replicas=2, needs=1),))
 
 
-def context(surroundings: Surroundings = NATIVE) -> SetContext:
+def context(surroundings: ClusterContext = NATIVE) -> SetContext:
     return build_context(SET, surroundings)
 
 
@@ -60,7 +60,7 @@ def state(
     number: int,
     *cliques: CliqueView,
     status: PodGangStatus | None = None,
-    refusal: Refusal | None = None,
+    refusal: CreateBackoff | None = None,
     mirror: MirrorPlan = NO_MIRROR,
 ) -> GangState:
     blueprint = blueprints()[number]
@@ -96,7 +96,7 @@ def test_a_gate_that_is_closed_for_the_minimum_is_closed_for_extras_in_the_same_
 
 UNSCHEDULABLE = Condition(type="PodScheduled", status="False", reason="Unschedulable", message="no room")
 GATED = Condition(type="PodScheduled", status="False", reason="SchedulingGated", message="gated")
-REFUSED = Refusal(message="exceeded quota", since=NOW, retry_at=NOW, give_back_at=None)
+REFUSED = CreateBackoff(message="exceeded quota", since=NOW, retry_at=NOW, give_back_at=None)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,9 @@ REFUSED = Refusal(message="exceeded quota", since=NOW, retry_at=NOW, give_back_a
             scaled(waiting(0, "p-0-g-1-b", UNSCHEDULABLE), waiting(1, "p-0-g-1-b")),
             id="a pod is told that it does not fit",
         ),
-        pytest.param(scaled(mirror=MirrorPlan(said=(Said(message="does not fit"),))), id="the group says so"),
+        pytest.param(
+            scaled(mirror=MirrorPlan(said=(SchedulerMessage(message="does not fit"),))), id="the group says so"
+        ),
         pytest.param(scaled(waiting(0, "p-0-g-1-b")), id="incomplete"),
         pytest.param(scaled(refusal=REFUSED), id="refused"),
         pytest.param(
@@ -133,7 +135,7 @@ def test_without_a_written_time_there_is_no_end_and_no_wake_up() -> None:
     assert chance_ends_at((base(since=None), scaled())) is None
 
 
-def woken(first: GangState, second: GangState, now: datetime, surroundings: Surroundings = NATIVE) -> datetime | None:
+def woken(first: GangState, second: GangState, now: datetime, surroundings: ClusterContext = NATIVE) -> datetime | None:
     states = (first, second)
     return extras_wake(context(surroundings), states, gates_of(context(surroundings), states, now), now)
 
@@ -149,7 +151,7 @@ def test_extras_of_a_gang_that_does_not_fit_are_not_looked_at_again_and_again() 
 
 
 def test_a_scheduler_that_places_minima_first_gets_all_pods_at_once() -> None:
-    surroundings = Surroundings()
+    surroundings = ClusterContext()
     assert woken(base(), scaled(), NOW, surroundings) is None
     first, *_ = gates_of(context(surroundings), (base(), scaled()), NOW)
     assert first.extras.may_go

@@ -5,7 +5,7 @@ import pytest
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
 from grove.api.types.meta import find_condition
 from grove.planner.plan import plan
-from grove.planner.pods.create_backoff import Refusal, gang_refusal
+from grove.planner.pods.create_backoff import CreateBackoff, gang_refusal
 from grove.planner.views import CliqueView
 from tests.dsl import (
     NOW,
@@ -34,7 +34,7 @@ HALF = clique(gated(0), replicas=3, needs=2)
 ENOUGH = clique(gated(0), gated(1), replicas=3, needs=2)
 
 
-def refusal(*cliques: CliqueView, count: int = 1, ahead: int = 0) -> Refusal | None:
+def refusal(*cliques: CliqueView, count: int = 1, ahead: int = 0) -> CreateBackoff | None:
     return gang_refusal(cliques, (failure(count=count),), gangs_ahead_count=ahead)
 
 
@@ -44,11 +44,11 @@ def test_a_gang_whose_pods_are_accepted_has_no_refusal() -> None:
 
 
 def test_below_its_minima_a_gang_holds_on_for_30_s_then_gives_back_and_tries_again() -> None:
-    assert refusal(HALF) == Refusal(message="exceeded quota", since=NOW, retry_at=at(31), give_back_at=at(30))
+    assert refusal(HALF) == CreateBackoff(message="exceeded quota", since=NOW, retry_at=at(31), give_back_at=at(30))
 
 
 def test_at_its_minima_a_gang_keeps_what_it_has() -> None:
-    assert refusal(ENOUGH) == Refusal(message="exceeded quota", since=NOW, retry_at=at(31), give_back_at=None)
+    assert refusal(ENOUGH) == CreateBackoff(message="exceeded quota", since=NOW, retry_at=at(31), give_back_at=None)
 
 
 @pytest.mark.parametrize("sign", [pod(1), failed(1), pod(1, phase="Succeeded"), pod(1, leaving=True)])
@@ -61,7 +61,7 @@ def test_a_gang_that_was_placed_keeps_what_it_has(sign: object) -> None:
 
 @pytest.mark.parametrize(("count", "pause"), [(2, 30), (3, 60), (4, 120), (5, 240), (6, 300), (7, 300), (100, 300)])
 def test_refused_again_it_gives_back_at_once_and_waits_longer_up_to_5_min(count: int, pause: int) -> None:
-    assert refusal(HALF, count=count) == Refusal(
+    assert refusal(HALF, count=count) == CreateBackoff(
         message="exceeded quota", since=NOW, retry_at=at(pause), give_back_at=NOW
     )
 
@@ -75,7 +75,7 @@ def test_the_latest_words_of_the_server_and_the_first_time_are_told() -> None:
     old = failure("pods/p-0-a", first=at(-60), last=at(-30))
     late = failure("pods/p-0-b", first=at(-10), last=at(-10), count=3)
     found = gang_refusal((HALF, clique(name="p-0-b", replicas=1)), (old, late), gangs_ahead_count=0)
-    assert found == Refusal(message="exceeded quota", since=at(-60), retry_at=at(50), give_back_at=at(-10))
+    assert found == CreateBackoff(message="exceeded quota", since=at(-60), retry_at=at(50), give_back_at=at(-10))
 
 
 # In a plan
@@ -120,7 +120,7 @@ def test_a_gang_at_its_minima_opens_its_gates_and_asks_for_the_rest_later() -> N
 def test_the_set_wakes_for_each_step() -> None:
     seen = replica(HALF, gangs=(gang(HALF),), services=(service(),), failures=(failure(),))
     facts = snapshot(pcs(role("a", 3, needs=2)), seen)
-    assert [plan(facts, now).wake_at for now in (NOW, at(30), at(31))] == [at(30), at(31), None]
+    assert [plan(facts, now).requeue_at for now in (NOW, at(30), at(31))] == [at(30), at(31), None]
 
 
 def test_an_ended_pod_stays_until_its_replacement_is_accepted() -> None:
@@ -137,7 +137,7 @@ def test_a_refusal_of_pods_nobody_wants_any_more_is_forgotten() -> None:
     view = clique(ready=2)
     seen = replica(view, gangs=(gang(view),), services=(service(),), failures=(failure(),))
     decided = plan(snapshot(pcs(role("a", 2)), seen), NOW)
-    assert decided.wake_at is None
+    assert decided.requeue_at is None
     assert [finding for finding in decided.findings if finding.reason == "PodsRefused"] == []
     conditions = [condition for status in decided.statuses for condition in status.patch.get("conditions", ())]
     assert {condition["type"] for condition in conditions}.isdisjoint({"PodsRefused", "ReconcileFailed"})

@@ -6,7 +6,7 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.types.podclique import PodCliqueSpec
-from grove.planner.pods.pod_builder import PodMold
+from grove.planner.pods.pod_builder import PodBuilder
 from tests.dsl import clique
 
 
@@ -14,7 +14,7 @@ def cast(pod_spec: JsonObject, *, index: int = 1, failures: int = 0, **metadata:
     observed = clique(name="p-3-a", **metadata)
     spec = PodCliqueSpec(pod_spec=pod_spec)
     observed = msgspec.structs.replace(observed, clique=msgspec.structs.replace(observed.clique, spec=spec))
-    return PodMold(observed).cast("p-3-a-1-xyz42", index, failures)
+    return PodBuilder(observed).cast("p-3-a-1-xyz42", index, failures)
 
 
 LABELS = {"app.kubernetes.io/part-of": "p", "grove.io/podcliqueset-replica-index": "3", "team": "x"}
@@ -111,7 +111,7 @@ def test_a_replacement_remembers_how_often_its_index_failed() -> None:
 
 
 def test_pods_of_one_mold_do_not_share_what_differs() -> None:
-    mold = PodMold(clique(name="p-0-a"))
+    mold = PodBuilder(clique(name="p-0-a"))
     first, second = mold.cast("x", 0, 1), mold.cast("y", 1, 0)
     assert [pod["metadata"]["labels"]["grove.io/podclique-pod-index"] for pod in (first, second)] == ["0", "1"]
     assert [pod["spec"]["hostname"] for pod in (first, second)] == ["p-0-a-0", "p-0-a-1"]

@@ -219,7 +219,7 @@ class TestAPodThatEnded:
     def test_is_replaced_later_each_time_up_to_five_minutes(self, failures: int, pause: int) -> None:
         view = clique(pod(0), failed(1, failures=failures, ended=NOW), replicas=2)
         due = at(pause)
-        waiting = CliquePods(names=(name_of(0), name_of(1)), wake_at=due)
+        waiting = CliquePods(names=(name_of(0), name_of(1)), requeue_at=due)
         assert decide(view, NOW) == waiting
         assert decide(view, due - SECOND) == waiting
         assert decide(view, due).create == (new(1, name_of(1), failures=failures + 1),)
@@ -238,20 +238,20 @@ class TestAPodThatEnded:
         decided = decide(clique(last, first, replicas=1))
         assert decided == CliquePods(
             names=("p-0-a-0-later",),
-            wake_at=at(20),
+            requeue_at=at(20),
             delete=(PodToDelete(pod=first, reason="pod p-0-a-0-first ended (Failed) and is not needed any more"),),
         )
 
     def test_the_earliest_replacement_wakes_the_set(self) -> None:
         view = clique(failed(0, failures=3, ended=NOW), failed(1, failures=1, ended=NOW), replicas=2)
-        assert decide(view).wake_at == at(10)
+        assert decide(view).requeue_at == at(10)
 
     def test_is_removed_when_its_place_is_taken_or_gone(self) -> None:
         taken = failed(0, name="p-0-a-0-older", failures=3)
         gone = failed(5, failures=3)
         decided = decide(clique(pod(0), taken, gone, replicas=1))
         assert [entry.pod for entry in decided.delete] == [taken, gone]
-        assert (decided.create, decided.wake_at, decided.needs_look) == ((), None, False)
+        assert (decided.create, decided.requeue_at, decided.needs_look) == ((), None, False)
 
     def test_leaves_no_second_pod_behind_when_it_is_leaving_already(self) -> None:
         view = clique(pod(0, phase="Failed", leaving=True), replicas=1)
@@ -270,7 +270,7 @@ class TestWhenAPodEnded:
         ended = failed(0, failures=1, **{"created": at(-60), **fields})
         conditions = (Condition(type="Ready", status="False", last_transition_time=ready_since),)
         status = msgspec.structs.replace(ended.status, container_statuses=statuses, conditions=conditions)
-        return decide(clique(msgspec.structs.replace(ended, status=status), replicas=1), at(-60)).wake_at
+        return decide(clique(msgspec.structs.replace(ended, status=status), replicas=1), at(-60)).requeue_at
 
     def finished(self, instant: datetime | None) -> ContainerStatus:
         return ContainerStatus(state=ContainerState(terminated=TerminatedState(finished_at=instant)))
@@ -286,7 +286,7 @@ class TestWhenAPodEnded:
     def test_else_it_is_its_creation(self) -> None:
         ended = failed(0, failures=1, ended=None, created=at(-60))
         ended = msgspec.structs.replace(ended, status=msgspec.structs.replace(ended.status, conditions=()))
-        assert decide(clique(ended, replicas=1), at(-60)).wake_at == at(-50)
+        assert decide(clique(ended, replicas=1), at(-60)).requeue_at == at(-50)
 
     def test_pods_of_one_index_without_times_are_told_apart_by_name(self) -> None:
         first = failed(0, name="p-0-a-0-aaaaa", ended=None, created=None)

@@ -305,8 +305,8 @@ def test_an_update_ends_with_the_deletion_of_the_last_old_pod_not_before() -> No
     seen = view(new(0), old(1, leaving=True), replicas=1, progress=rolling("p-0-a-1-older"))
     goes_at = NOW + LINGERING
     before, then = (roll(seen, now=now) for now in (goes_at - LINGERING / 30, goes_at))
-    assert (before.is_done, before.wake_at) == (False, goes_at)
-    assert (then.is_done, then.wake_at) == (True, None)
+    assert (before.is_done, before.requeue_at) == (False, goes_at)
+    assert (then.is_done, then.requeue_at) == (True, None)
 
 
 def test_whose_turn_went_to_another_replica_takes_nothing_more() -> None:

@@ -12,7 +12,7 @@ from grove.api.types.pod import Pod
 from grove.api.types.podclique import CliqueRollingUpdateProgress, PodCliqueStatus
 from grove.api.types.podcliqueset import CurrentlyUpdating
 from grove.planner.desired_state import draw_replica
-from grove.planner.pods.create_backoff import Refusal
+from grove.planner.pods.create_backoff import CreateBackoff
 from grove.planner.rollout.clique_update import CliqueRoll
 from grove.planner.rollout.completion import Completion, judge_completion
 from grove.planner.rollout.group_update import GroupRoll
@@ -44,7 +44,7 @@ def judge(
     *,
     was_available: bool | None = False,
     is_updated: bool = True,
-    refused: Refusal | None = None,
+    refused: CreateBackoff | None = None,
     began_at: datetime = NOW,
     now: datetime = LATER,
 ) -> Completion:
@@ -88,7 +88,7 @@ def grouped(*members: CliqueView) -> ReplicaView:
     return replica(ready, *members, groups=(group("p-0-g", "b", replicas=2),), gangs=(base, *scaled))
 
 
-REFUSAL = Refusal(message="exceeded quota", since=NOW, retry_at=LATER, give_back_at=None)
+REFUSAL = CreateBackoff(message="exceeded quota", since=NOW, retry_at=LATER, give_back_at=None)
 
 
 @pytest.mark.parametrize("was_available", [True, False, None])
@@ -132,10 +132,10 @@ def test_pods_that_load_crash_or_are_made_are_always_waited_for(seen: ReplicaVie
     ],
 )
 def test_without_room_for_a_minute_only_an_available_replica_is_waited_for(
-    seen: ReplicaView, refused: Refusal | None
+    seen: ReplicaView, refused: CreateBackoff | None
 ) -> None:
     assert not judge(seen, refused=refused, now=at(59.9)).is_done
-    assert judge(seen, refused=refused, now=at(59.9)).wake_at == at(60)
+    assert judge(seen, refused=refused, now=at(59.9)).requeue_at == at(60)
     assert judge(seen, refused=refused, now=at(60)).is_done
     for was_available in (True, None):
         assert not judge(seen, refused=refused, was_available=was_available).is_done
@@ -177,4 +177,4 @@ def test_what_is_waited_for_is_told() -> None:
     assert found.wait.reason is Reason.PODS_NOT_READY
     assert "p-0-a-0" in found.wait.message
     # It is news after a minute.
-    assert found.wake_at == at(60)
+    assert found.requeue_at == at(60)

@@ -246,8 +246,8 @@ def test_an_update_ends_when_the_last_old_pod_has_left_not_before() -> None:
     units = (msgspec.structs.replace(new(0), leftovers=((leaving, "new"),)),)
     goes_at = NOW + LINGERING
     before, then = (roll(*units, progress=rolling(0), now=now) for now in (goes_at - LINGERING / 30, goes_at))
-    assert (before.is_done, before.wake_at) == (False, goes_at)
-    assert (then.is_done, then.wake_at) == (True, None)
+    assert (before.is_done, before.requeue_at) == (False, goes_at)
+    assert (then.is_done, then.requeue_at) == (True, None)
 
 
 def test_whose_turn_went_to_another_replica_takes_nothing_more() -> None:

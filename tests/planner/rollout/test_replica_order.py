@@ -22,12 +22,12 @@ from grove.api.types.podcliqueset import (
     SetRollingUpdateProgress,
     SetUpdateProgress,
 )
-from grove.planner.actions import Plan, Urgency
+from grove.planner.actions import Plan, StatusPriority
 from grove.planner.plan import plan
 from grove.planner.plan_cache import Memo
 from grove.planner.replica import plan_replica
 from grove.planner.rollout.replica_order import Candidate, RollFacts, roll_set, set_update_progress, turn_of
-from grove.planner.rollout.replica_update import Role, Standing, standing
+from grove.planner.rollout.replica_update import UpdatePriority, UpdateRole, standing
 from grove.planner.snapshot import Snapshot, build_context
 from grove.planner.views import ReplicaView, template_hash_of
 from tests.dsl import (
@@ -71,14 +71,14 @@ def asked(stored: SetRollingUpdateProgress | None, *, told_hash: str | None = "n
     return pcs(replicas=replicas, status=status)
 
 
-def facts(*outdated: tuple[int, Standing], is_turn_done: bool = False) -> RollFacts:
+def facts(*outdated: tuple[int, UpdatePriority], is_turn_done: bool = False) -> RollFacts:
     found = tuple(
         Candidate(index=index, standing=standing_, is_available=standing_ is AVAILABLE) for index, standing_ in outdated
     )
     return RollFacts(outdated=found, is_turn_done=is_turn_done)
 
 
-AVAILABLE, BROKEN, NOTHING = Standing.AVAILABLE, Standing.UNAVAILABLE, Standing.NOTHING_SCHEDULED
+AVAILABLE, BROKEN, NOTHING = UpdatePriority.AVAILABLE, UpdatePriority.UNAVAILABLE, UpdatePriority.NOTHING_SCHEDULED
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ AVAILABLE, BROKEN, NOTHING = Standing.AVAILABLE, Standing.UNAVAILABLE, Standing.
         param([(0, BROKEN), (1, BROKEN)], 1, id="of two breached ones the higher"),
     ],
 )
-def test_the_order_of_turns(outdated: list[tuple[int, Standing]], first: int) -> None:
+def test_the_order_of_turns(outdated: list[tuple[int, UpdatePriority]], first: int) -> None:
     found = roll_set(asked(None), "new", facts(*outdated), is_on_delete=False, now=LATER)
     was_available = dict(outdated)[first] is AVAILABLE
     opened = CurrentlyUpdating(replica_index=first, update_started_at=LATER, was_available=was_available)
@@ -207,7 +207,7 @@ def test_the_counts_that_tools_read_are_derived_from_the_same_facts() -> None:
         param(replica(clique(pod(0))), True, AVAILABLE, id="available"),
     ],
 )
-def test_how_a_replica_stands(seen: ReplicaView, is_available: bool, found: Standing) -> None:
+def test_how_a_replica_stands(seen: ReplicaView, is_available: bool, found: UpdatePriority) -> None:
     assert standing(seen, is_available=is_available) == found
 
 
@@ -462,7 +462,7 @@ def is_of_broken_unit(world: World, one: Pod) -> bool:
 
 def test_a_replica_is_not_done_before_it_exists() -> None:
     asked_for = build_context(pcs(role("a", 2), role("b"), groups=(scaling("g", "b"),)))
-    in_turn = Role(is_turn=True)
+    in_turn = UpdateRole(is_turn=True)
     assert not plan_replica(asked_for, ReplicaView(index=0), NOW, role=in_turn).is_turn_done
 
 
@@ -705,7 +705,7 @@ def test_the_turn_of_a_replica_that_was_scaled_in_and_out_between_two_writes_is_
     world.scale(PODCLIQUESETS, "p", 2)
     decided = plan(world.snapshot(), world.now)
     # The operator dies after it stored whose turn is next, and before it began the removal.
-    world.carry_out(Plan(statuses=tuple(one for one in decided.statuses if one.urgency is Urgency.FACT)))
+    world.carry_out(Plan(statuses=tuple(one for one in decided.statuses if one.urgency is StatusPriority.FACT)))
     world.scale(PODCLIQUESETS, "p", 3)
     # Only what the interrupted turn left behind in replica 2 and the one in turn may be incomplete.
     run_to_rest(world, check=takes_only_in_turn, limit=200)

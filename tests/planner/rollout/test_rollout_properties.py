@@ -208,7 +208,7 @@ def index_in_group(view: CliqueView) -> int:
 def is_ready(replica: ReplicaView, unit: Recreation) -> bool:
     views = [v for v in replica.cliques.values() if group_of(v) == unit.group and index_in_group(v) == unit.index]
     return len(views) == 2 and all(
-        not v.is_leaving and v.ready_count >= v.min_available and v.placed_count >= v.min_available for v in views
+        not v.is_terminating and v.ready_count >= v.min_available and v.placed_count >= v.min_available for v in views
     )
 
 
@@ -221,10 +221,10 @@ def settle(world: World) -> None:
         moved = world.live()
         if moved or not decided.is_empty:
             continue
-        if decided.wake_at is None:
+        if decided.requeue_at is None:
             assert plan(world.snapshot(), world.now).is_empty
             return
-        world.now = max(world.now, decided.wake_at)
+        world.now = max(world.now, decided.requeue_at)
     raise AssertionError("never at rest")
 
 

@@ -85,4 +85,4 @@ def test_an_update_that_was_held_goes_on_when_the_hold_ends() -> None:
     for _ in range(6):
         decided = plan(msgspec.structs.replace(world.snapshot(), hold_until=at(60)), world.now)
         world.carry_out(decided)
-    assert decided.wake_at == at(60)
+    assert decided.requeue_at == at(60)

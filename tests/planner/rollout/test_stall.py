@@ -9,7 +9,7 @@ from grove.api.resources import PODCLIQUESETS
 from grove.api.types.meta import Condition, find_condition
 from grove.api.types.pod import ContainerState, ContainerStatus, Pod, WaitingState
 from grove.planner.plan import plan
-from grove.planner.rollout.stall import STALLED_AFTER, Wait, longest, wait_for_minimum, wait_for_new_pods
+from grove.planner.rollout.stall import STALLED_AFTER, StallReason, longest, wait_for_minimum, wait_for_new_pods
 from grove.planner.views import CliqueView
 from tests.dsl import NOW, World, appendix_a, at, clique, gated, pcs, pod, role, run_to_rest, starting, visit
 
@@ -40,17 +40,17 @@ def unready_since(seconds: float) -> Pod:
     [
         param(
             clique(unplaced("0/3 nodes: no GPU")),
-            Wait(reason=Reason.NO_CAPACITY, message="pod new-0 has no node: 0/3 nodes: no GPU", since=NOW),
+            StallReason(reason=Reason.NO_CAPACITY, message="pod new-0 has no node: 0/3 nodes: no GPU", since=NOW),
             id="the scheduler's words",
         ),
         param(
             clique(gated(0, name="new-0")),
-            Wait(reason=Reason.NO_CAPACITY, message="pod new-0 has no node yet", since=NOW),
+            StallReason(reason=Reason.NO_CAPACITY, message="pod new-0 has no node yet", since=NOW),
             id="nobody said why",
         ),
         param(
             clique(pulling("ImagePullBackOff")),
-            Wait(
+            StallReason(
                 reason=Reason.PODS_NOT_STARTING,
                 message="pod new-0: container main: ImagePullBackOff: no such image",
                 since=NOW,
@@ -60,27 +60,27 @@ def unready_since(seconds: float) -> Pod:
         ),
         param(
             clique(pulling("ContainerCreating")),
-            Wait(reason=Reason.PODS_NOT_READY, message="pod new-0 is not ready yet", since=NOW),
+            StallReason(reason=Reason.PODS_NOT_READY, message="pod new-0 is not ready yet", since=NOW),
             id="it starts",
         ),
         param(
             clique(unready_since(-5)),
-            Wait(reason=Reason.PODS_NOT_READY, message="pod new-0 is not ready yet", since=at(-5)),
+            StallReason(reason=Reason.PODS_NOT_READY, message="pod new-0 is not ready yet", since=at(-5)),
             id="it was ready for long",
         ),
         param(
             clique(pod(0, template_hash="old", created=at(-3600)), replicas=2),
-            Wait(reason=Reason.PODS_NOT_READY, message="new pods of p-0-a do not exist yet", since=None),
+            StallReason(reason=Reason.PODS_NOT_READY, message="new pods of p-0-a do not exist yet", since=None),
             id="it waits for ourselves",
         ),
         param(
             clique(starting(0, name="old-0", template_hash="old"), starting(1, name="new-1")),
-            Wait(reason=Reason.PODS_NOT_READY, message="pod new-1 is not ready yet", since=NOW),
+            StallReason(reason=Reason.PODS_NOT_READY, message="pod new-1 is not ready yet", since=NOW),
             id="old pods are not waited for",
         ),
     ],
 )
-def test_what_new_pods_wait_for(seen: CliqueView, wait: Wait) -> None:
+def test_what_new_pods_wait_for(seen: CliqueView, wait: StallReason) -> None:
     assert wait_for_new_pods((seen,), "new") == wait
     assert wait_for_new_pods((seen,), None) == wait
 
@@ -93,7 +93,7 @@ def test_new_pods_of_cliques_that_do_not_exist_yet_are_no_alarm() -> None:
 def test_a_minimum_that_is_not_met_is_told_with_what_keeps_it() -> None:
     seen = clique(pod(0), unplaced("no room"), needs=2)
     wait = wait_for_minimum(seen, at(30))
-    assert wait == Wait(
+    assert wait == StallReason(
         reason=Reason.MINIMUM_NOT_MET,
         message="no further ready pod is taken, because 1 of at least 2 pods of p-0-a are ready: "
         "pod new-0 has no node: no room",
@@ -111,15 +111,15 @@ def test_a_minimum_below_which_an_image_cannot_start_is_told_at_once() -> None:
 
 @pytest.mark.parametrize(("seconds", "is_stalled"), [(59, False), (60, True), (61, True)])
 def test_a_step_is_stalled_after_a_minute_without_progress(seconds: float, is_stalled: bool) -> None:
-    wait = Wait(reason=Reason.PODS_NOT_READY, message="", since=NOW)
+    wait = StallReason(reason=Reason.PODS_NOT_READY, message="", since=NOW)
     assert wait.is_stalled(at(seconds)) == is_stalled
     assert wait.stalled_at == NOW + STALLED_AFTER
 
 
 def test_of_several_waits_the_hopeless_is_told_then_the_longest() -> None:
-    def wait(message: str, since: float | None, *, is_hopeless: bool = False) -> Wait:
+    def wait(message: str, since: float | None, *, is_hopeless: bool = False) -> StallReason:
         instant = None if since is None else at(since)
-        return Wait(reason=Reason.PODS_NOT_READY, message=message, since=instant, is_hopeless=is_hopeless)
+        return StallReason(reason=Reason.PODS_NOT_READY, message=message, since=instant, is_hopeless=is_hopeless)
 
     ours, short, long, hopeless = wait("a", None), wait("b", 9), wait("c", 1), wait("d", 20, is_hopeless=True)
     assert longest([ours, short, long, hopeless]) == hopeless
@@ -156,8 +156,8 @@ def test_a_stalled_update_is_told_after_a_minute_and_taken_back_when_it_goes_on(
         decided = visit(world)
         assert stalled(world) is None
         if not world.live() and decided.is_empty:
-            assert decided.wake_at == at(3660)
-            world.now = decided.wake_at
+            assert decided.requeue_at == at(3660)
+            world.now = decided.requeue_at
     run_to_rest(world)
     found = stalled(world)
     assert found is not None

@@ -9,9 +9,9 @@ from grove.api.reasons import Reason
 from grove.api.types.meta import ConditionStatus
 from grove.api.types.podclique import CliqueRollingUpdateProgress, PodCliqueStatus
 from grove.planner.status.availability import (
+    ConditionResult,
     GroupReplica,
     ReplicaHealth,
-    Verdict,
     clique_breach,
     clique_scheduled,
     group_breach,
@@ -31,16 +31,16 @@ GOOD, BREACHED, UNKNOWN, STARTING = (
 )
 
 
-def yes(reason: Reason, message: str) -> Verdict:
-    return Verdict(status=ConditionStatus.TRUE, reason=reason, message=message)
+def yes(reason: Reason, message: str) -> ConditionResult:
+    return ConditionResult(status=ConditionStatus.TRUE, reason=reason, message=message)
 
 
-def no(reason: Reason, message: str) -> Verdict:
-    return Verdict(status=ConditionStatus.FALSE, reason=reason, message=message)
+def no(reason: Reason, message: str) -> ConditionResult:
+    return ConditionResult(status=ConditionStatus.FALSE, reason=reason, message=message)
 
 
-def unknown(reason: Reason, message: str) -> Verdict:
-    return Verdict(status=ConditionStatus.UNKNOWN, reason=reason, message=message)
+def unknown(reason: Reason, message: str) -> ConditionResult:
+    return ConditionResult(status=ConditionStatus.UNKNOWN, reason=reason, message=message)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,9 @@ def unknown(reason: Reason, message: str) -> Verdict:
         ),
     ],
 )
-def test_a_clique_is_in_breach_when_it_was_available_and_lost_its_minimum(view: CliqueView, verdict: Verdict) -> None:
+def test_a_clique_is_in_breach_when_it_was_available_and_lost_its_minimum(
+    view: CliqueView, verdict: ConditionResult
+) -> None:
     assert clique_breach(view) == verdict
 
 
@@ -232,7 +234,7 @@ def found(good: int, needed: int, breached: int, in_doubt: int) -> str:
     ],
 )
 def test_a_group_is_in_breach_when_too_few_replicas_can_still_be_good(
-    healths: tuple[ReplicaHealth, ...], needs: int, verdict: Verdict
+    healths: tuple[ReplicaHealth, ...], needs: int, verdict: ConditionResult
 ) -> None:
     assert group_breach(healths, needs) == verdict
     assert group_breach(reversed(healths), needs) == verdict

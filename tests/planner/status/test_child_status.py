@@ -13,10 +13,10 @@ from grove.api.types.podclique import PodCliqueStatus
 from grove.api.types.podcliquescalinggroup import ScalingGroupStatus
 from grove.api.types.podcliqueset import GangStatus, PodCliqueSet, PodCliqueSetStatus
 from grove.api.types.podgang import GangPhase, PodGang, PodGangStatus
-from grove.planner.actions import Emit, Severity, StatusWrite, Urgency, subject_of
+from grove.planner.actions import EventRecord, Severity, StatusPriority, StatusWrite, subject_of
 from grove.planner.plan import plan
-from grove.planner.pods.create_backoff import Refusal
-from grove.planner.status.availability import GroupReplica, Verdict
+from grove.planner.pods.create_backoff import CreateBackoff
+from grove.planner.status.availability import ConditionResult, GroupReplica
 from grove.planner.status.child_status import clique_status, gang_health, gang_status, group_status
 from grove.planner.status.set_status import LISTED_ERRORS, LISTED_GANGS, SetFacts, set_status
 from grove.planner.status.status_patch import with_condition, without_condition
@@ -61,7 +61,7 @@ def stored(view: CliqueView, write: StatusWrite | None) -> CliqueView:
     return msgspec.structs.replace(view, clique=new)
 
 
-def next_status(view: CliqueView, now: datetime = NOW, refusal: Refusal | None = None) -> StatusWrite | None:
+def next_status(view: CliqueView, now: datetime = NOW, refusal: CreateBackoff | None = None) -> StatusWrite | None:
     return clique_status(CTX, "a", view, refusal, None, now)
 
 
@@ -74,7 +74,7 @@ class TestAClique:
             name="p-0-a",
             uid=clique().uid,
             resource_version="1",
-            urgency=Urgency.COUNT,
+            urgency=StatusPriority.COUNT,
             part=0,
             patch={
                 "observedGeneration": 1,
@@ -148,14 +148,14 @@ class TestAClique:
     @pytest.mark.parametrize(
         ("view", "urgency"),
         [
-            pytest.param(clique(gated(0), gated(1)), Urgency.COUNT, id="only counts"),
-            pytest.param(clique(pod(0), starting(1)), Urgency.COUNT, id="not all ready yet"),
-            pytest.param(clique(pod(0), starting(1), needs=1), Urgency.FACT, id="available for the first time"),
-            pytest.param(clique(pod(0), pod(1), was_available=True), Urgency.NEWS, id="all ready"),
-            pytest.param(clique(pod(0), starting(1), was_available=True), Urgency.FACT, id="a breach begins"),
+            pytest.param(clique(gated(0), gated(1)), StatusPriority.COUNT, id="only counts"),
+            pytest.param(clique(pod(0), starting(1)), StatusPriority.COUNT, id="not all ready yet"),
+            pytest.param(clique(pod(0), starting(1), needs=1), StatusPriority.FACT, id="available for the first time"),
+            pytest.param(clique(pod(0), pod(1), was_available=True), StatusPriority.NEWS, id="all ready"),
+            pytest.param(clique(pod(0), starting(1), was_available=True), StatusPriority.FACT, id="a breach begins"),
         ],
     )
-    def test_facts_come_first_and_good_news_at_once(self, view: CliqueView, urgency: Urgency) -> None:
+    def test_facts_come_first_and_good_news_at_once(self, view: CliqueView, urgency: StatusPriority) -> None:
         write = next_status(view)
         assert write is not None
         assert write.urgency is urgency
@@ -165,9 +165,9 @@ class TestAClique:
         healed = clique(pod(0), pod(1), starting(2), needs=2, status=decoded(broken, next_status(broken)))
         write = next_status(healed)
         assert write is not None
-        assert write.urgency is Urgency.FACT
+        assert write.urgency is StatusPriority.FACT
 
-    REFUSAL = Refusal(message="exceeded quota", since=NOW, retry_at=at(31), give_back_at=None)
+    REFUSAL = CreateBackoff(message="exceeded quota", since=NOW, retry_at=at(31), give_back_at=None)
 
     def test_says_when_its_pods_are_refused_and_no_longer(self) -> None:
         view = clique(gated(0), replicas=2)
@@ -175,7 +175,7 @@ class TestAClique:
         assert write is not None
         assert write.patch["conditions"][-1] == condition("PodsRefused", "True", "CreateRefused", "exceeded quota")
         assert write.on_success == (
-            Emit(
+            EventRecord(
                 subject=subject_of(PODCLIQUES, view.clique.metadata),
                 reason=EventReason.PODS_REFUSED,
                 message="exceeded quota",
@@ -205,7 +205,7 @@ class TestAClique:
             EventReason.ALL_SCHEDULED_REPLICAS_LOST,
         ]
         assert write.on_success[1:] == (
-            Emit(
+            EventRecord(
                 subject=subject_of(PODCLIQUES, view.clique.metadata),
                 reason=EventReason.ALL_SCHEDULED_REPLICAS_LOST,
                 message="2 were scheduled, none is any more",
@@ -249,7 +249,7 @@ class TestAGroup:
             ],
             "currentPodCliqueSetGenerationHash": GROUP_CTX.generation_hash,
         }
-        assert write.urgency is Urgency.COUNT
+        assert write.urgency is StatusPriority.COUNT
 
     def test_a_replica_is_updated_when_it_is_available_and_runs_the_newest_template(self) -> None:
         newest = clique(pod(0, template_hash=NEWEST["grove.io/pod-template-hash"]), labels=NEWEST)
@@ -260,9 +260,9 @@ class TestAGroup:
 
     def test_breaches_are_facts_and_good_news_is_told_at_once(self) -> None:
         ready, lost, new = clique(ready=1), clique(replicas=1, was_available=True), clique(replicas=1)
-        assert self.write((ready, ready)).urgency is Urgency.NEWS
-        assert self.write((ready, lost)).urgency is Urgency.FACT
-        assert self.write((ready, new)).urgency is Urgency.COUNT
+        assert self.write((ready, ready)).urgency is StatusPriority.NEWS
+        assert self.write((ready, lost)).urgency is StatusPriority.FACT
+        assert self.write((ready, new)).urgency is StatusPriority.COUNT
 
     def test_losing_every_scheduled_replica_is_announced(self) -> None:
         old = ScalingGroupStatus(scheduled_replicas=2, observed_generation=1)
@@ -367,12 +367,12 @@ class TestAGang:
         assert first is not None
         assert sorted(first.patch) == ["conditions", "phase"]
         assert [one["type"] for one in first.patch["conditions"]] == ["Initialized", "Scheduled", "Ready", "Unhealthy"]
-        assert first.urgency is Urgency.COUNT
+        assert first.urgency is StatusPriority.COUNT
         running = gang(view, status=msgspec.convert({**first.patch, "placementScore": 0.5}, PodGangStatus))
         up = clique(pod(0), pod(1, node="", ready=False), needs=1)
         second = gang_status(running, gang_health(running, (up,), 1), at(3))
         assert second is not None
-        assert second.urgency is Urgency.NEWS
+        assert second.urgency is StatusPriority.NEWS
         assert sorted(second.patch) == ["conditions", "phase", "placedIncarnation"]
         settled = msgspec.structs.replace(
             running, status=msgspec.convert({**second.patch, "placementScore": 0.5}, PodGangStatus)
@@ -405,7 +405,7 @@ class TestASet:
         waiting = set_write(pcs(generation=2, status=told), is_overstated=True)
         assert seen is not None
         assert waiting is not None
-        assert (seen.patch["observedGeneration"], seen.urgency) == (2, Urgency.NEWS)
+        assert (seen.patch["observedGeneration"], seen.urgency) == (2, StatusPriority.NEWS)
         assert "observedGeneration" not in waiting.patch
 
     @pytest.mark.parametrize(("runs", "is_seen"), [("a", True), ("b", False)])
@@ -438,7 +438,7 @@ class TestASet:
             name="p",
             uid=SET_UID,
             resource_version="1",
-            urgency=Urgency.COUNT,
+            urgency=StatusPriority.COUNT,
             patch={
                 "observedGeneration": 1,
                 "replicas": 3,
@@ -460,7 +460,7 @@ class TestASet:
         for available in (0, 1, 2):
             write = set_write(observed, available_replicas=available)
             assert write is not None
-            assert (write.urgency is Urgency.NEWS) is (available == 2)
+            assert (write.urgency is StatusPriority.NEWS) is (available == 2)
 
     def test_lists_at_most_so_many_gangs_and_errors(self) -> None:
         waiting = tuple(GangStatus(name=f"p-{i}", phase="Pending") for i in range(LISTED_GANGS + 1))
@@ -535,7 +535,7 @@ class TestASet:
 
 
 class TestOneCondition:
-    YES = Verdict(status=ConditionStatus.TRUE, reason=Reason.IN_SYNC, message="m")
+    YES = ConditionResult(status=ConditionStatus.TRUE, reason=Reason.IN_SYNC, message="m")
 
     def test_is_added_once_and_then_left_alone(self) -> None:
         other = Condition(type="Theirs", status="True")

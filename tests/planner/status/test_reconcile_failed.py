@@ -53,7 +53,7 @@ def test_a_failure_is_reported_when_it_lasts_for_a_minute_and_the_plan_wakes_up_
 ) -> None:
     decided = plan(failing(failed()), at(seconds))
     assert (condition_of(decided) is not None) is is_reported
-    assert (decided.wake_at == at(60)) is not is_reported
+    assert (decided.requeue_at == at(60)) is not is_reported
 
 
 def test_it_says_which_object_verb_code_and_words_since_when_and_what_to_do() -> None:

@@ -14,10 +14,10 @@ import pytest
 
 from grove.api.resources import Resource
 from grove.api.schema.crd_generator import KINDS, object_schema
-from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Wire
+from grove.api.types.meta import Condition, JsonObject, ObjectMeta, WireStruct
 from grove.cluster.patches.merge_patch import apply_merge_patch
 from grove.cluster.schemas.schema_validation import value_errors
-from grove.planner.actions import Urgency
+from grove.planner.actions import StatusPriority
 from grove.planner.status.status_patch import write_status
 from tests.dsl import NOW
 
@@ -26,8 +26,8 @@ PLAIN: dict[Any, Any] = {str: "Pending", int: 1, float: 0.5, bool: True, datetim
 Path = tuple[str, ...]
 
 
-def status_type(resource: Resource[Any]) -> type[Wire]:
-    return typing.cast("type[Wire]", typing.get_type_hints(resource.view)["status"])
+def status_type(resource: Resource[Any]) -> type[WireStruct]:
+    return typing.cast("type[WireStruct]", typing.get_type_hints(resource.view)["status"])
 
 
 def without_none(kind: Any) -> Any:
@@ -77,7 +77,7 @@ def empty_parts(value: Any, at: str = "status") -> list[str]:
 
 def written(resource: Resource[Any], old: Any, new: Any, stored: JsonObject) -> JsonObject:
     """What a server stores after our write."""
-    write = write_status(resource, METADATA, old, new, Urgency.NEWS)
+    write = write_status(resource, METADATA, old, new, StatusPriority.NEWS)
     assert write is not None
     return apply_merge_patch(stored, msgspec.json.decode(msgspec.json.encode(write.patch)))
 

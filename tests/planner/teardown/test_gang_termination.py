@@ -95,7 +95,7 @@ class TestAStandaloneClique:
         decided = plan(snapshot(standalone_set(), standalone(broken(), healthy("p-0-b"))), at(seconds))
         assert bool(intents(decided)) is is_due
         if not is_due:
-            assert decided.wake_at == at(10)
+            assert decided.requeue_at == at(10)
 
     def test_is_looked_at_again_before_anything_is_recorded(self) -> None:
         decided = plan(snapshot(standalone_set(), standalone(broken(), healthy("p-0-b"))), at(10))
@@ -127,7 +127,7 @@ class TestAStandaloneClique:
 
     def test_an_edited_delay_counts_from_the_same_start(self) -> None:
         seen = standalone(broken(), healthy("p-0-b"))
-        assert plan(snapshot(standalone_set("4h"), seen), at(60)).wake_at == at(4 * 3600)
+        assert plan(snapshot(standalone_set("4h"), seen), at(60)).requeue_at == at(4 * 3600)
         assert intents(plan(snapshot(standalone_set("30s"), seen), at(60)))
 
     def test_what_recovered_meanwhile_ends_nothing_though_its_condition_still_says_so(self) -> None:
@@ -155,7 +155,7 @@ class TestAStandaloneClique:
         assert [finding.reason for finding in held.findings] == [FindingReason.TEARDOWN_HELD]
         (status,) = [status for status in held.statuses if status.resource.plural == "podcliquesets"]
         assert [one["type"] for one in status.patch["conditions"]] == ["TeardownHeld"]
-        assert held.wake_at == at(20)
+        assert held.requeue_at == at(20)
         (condition,) = status.patch["conditions"]
         assert condition["message"].endswith(f", at most until {wire_time(at(20))}")
         # The clock ran on.
@@ -223,7 +223,7 @@ class TestAGroup:
     def test_that_is_scaled_out_keeps_its_clock(self) -> None:
         seen = grouped(broken("p-0-g-0-b"), conditions=breached())
         waiting = plan(snapshot(grouped_set(), seen), at(9))
-        assert waiting.wake_at == at(10)
+        assert waiting.requeue_at == at(10)
         assert list(intents(plan(snapshot(grouped_set(), seen), at(10)))) == ["p-0"]
 
     def test_that_updates_is_not_judged(self) -> None:
@@ -248,7 +248,7 @@ class TestAGroup:
     def test_its_own_delay_counts_instead_of_the_sets(self, override: str | None, wake: float) -> None:
         seen = grouped(broken("p-0-g-0-b"), healthy("p-0-g-1-b"))
         decided = plan(snapshot(grouped_set(delay="100s", override=override), seen), at(1))
-        assert decided.wake_at == at(wake)
+        assert decided.requeue_at == at(wake)
 
     def test_a_breach_of_the_whole_replica_takes_its_parts_along(self) -> None:
         members = (broken("p-0-g-0-b"), healthy("p-0-g-1-b"))

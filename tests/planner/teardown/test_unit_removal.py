@@ -216,4 +216,4 @@ def test_a_running_removal_needs_no_wake_up() -> None:
     world = settled(replicas=2)
     world.edit(PODCLIQUESETS, "p", {"spec": {"replicas": 1}})
     world.now = at(100)
-    assert next_plan(world).wake_at is None
+    assert next_plan(world).requeue_at is None

@@ -9,8 +9,8 @@ import pytest
 from grove.api.resources import KAI_TOPOLOGIES
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding, TopologyBindingStatus
 from grove.api.types.meta import JsonObject
-from grove.api.types.scheduler_object import Mirror
-from grove.planner.actions import Action, Create, Delete, Failure, Plan
+from grove.api.types.scheduler_object import SchedulerObject
+from grove.planner.actions import Action, Create, CreateRejection, Delete, Plan
 from grove.planner.topology.binding_sync import SchedulerTopologies, plan_binding
 from tests.dsl import NOW, at
 
@@ -44,7 +44,7 @@ def binding(
 
 def topology(
     name: str = "dc", keys: Iterable[str] = KEYS, *, owner: JsonObject | None = None, **metadata: Any
-) -> Mirror:
+) -> SchedulerObject:
     """One that the binding owns, unless an owner is given; {}: nobody's."""
     ours = {
         "apiVersion": "grove.io/v1alpha1",
@@ -59,11 +59,11 @@ def topology(
             "metadata": {"name": name, "uid": f"uid-of-{name}", "generation": 3, "ownerReferences": owners, **metadata},
             "spec": {"levels": [{"nodeLabel": key} for key in keys]},
         },
-        Mirror,
+        SchedulerObject,
     )
 
 
-def kai(*topologies: Mirror) -> SchedulerTopologies:
+def kai(*topologies: SchedulerObject) -> SchedulerTopologies:
     known = {one.metadata.name: one for one in topologies}
     return SchedulerTopologies(scheduler=KAI, resource=KAI_TOPOLOGIES, topologies=known)
 
@@ -176,7 +176,9 @@ def test_one_that_is_still_leaving_is_waited_for() -> None:
         ),
     ],
 )
-def test_what_is_not_ours_is_never_touched_and_the_generation_not_observed(found: Mirror, message: str) -> None:
+def test_what_is_not_ours_is_never_touched_and_the_generation_not_observed(
+    found: SchedulerObject, message: str
+) -> None:
     plan = plan_binding(binding(), [kai(found)], NOW)
     assert actions(plan) == []
     assert told(plan) == ([("True", "Drift")], [(False, message)], None, ["TopologyDriftDetected"])
@@ -219,7 +221,7 @@ def test_what_is_not_ours_is_never_touched_and_the_generation_not_observed(found
     ],
 )
 def test_a_topology_that_the_binding_names_is_only_compared(
-    topologies: tuple[Mirror, ...], condition: tuple[str, str], entry: tuple[bool, str], events: list[str]
+    topologies: tuple[SchedulerObject, ...], condition: tuple[str, str], entry: tuple[bool, str], events: list[str]
 ) -> None:
     plan = plan_binding(binding((KAI, "theirs")), [kai(*topologies)], NOW)
     assert actions(plan) == []
@@ -263,7 +265,7 @@ def test_only_a_change_of_the_condition_s_status_is_an_event() -> None:
 
 
 def test_a_create_that_was_refused_is_told_and_tried_again_in_its_time() -> None:
-    failure = Failure(
+    failure = CreateRejection(
         key="topologies/dc", code="CreateRefused", message="quota", count=1, first_at=NOW, last_at=NOW
     )  # fmt: skip
     plan = plan_binding(binding(), [kai()], at(1), (failure,))
@@ -271,7 +273,7 @@ def test_a_create_that_was_refused_is_told_and_tried_again_in_its_time() -> None
     assert told(plan) == (
         [("True", "Drift")], [(False, "it cannot be created: quota")], None, ["TopologyDriftDetected"],
     )  # fmt: skip
-    assert plan.wake_at == at(5)
+    assert plan.requeue_at == at(5)
     assert len(actions(plan_binding(binding(), [kai()], at(5), (failure,)))) == 1
 
 

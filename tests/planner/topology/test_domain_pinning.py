@@ -6,7 +6,7 @@ import pytest
 from grove.api.reasons import FindingReason
 from grove.api.types.pod import Pod
 from grove.planner.gangs.scheduling_gates import GateVerdict, plan_gates
-from grove.planner.topology.domain_pinning import NO_HOMES, Homes
+from grove.planner.topology.domain_pinning import NO_HOMES, DomainPins
 from grove.planner.topology.topology_scopes import RequiredScope
 from grove.planner.views import CliqueView
 from tests.dsl import clique, failed, gang, gated, pod
@@ -31,9 +31,9 @@ def pinned(index: int, rack: str) -> Pod:
     return waiting(index, **{RACK: rack})
 
 
-def homes(*cliques: CliqueView, key: str = RACK) -> Homes:
+def homes(*cliques: CliqueView, key: str = RACK) -> DomainPins:
     names = tuple(one.name for one in cliques)
-    return Homes((RequiredScope(name="p-0", key=key, cliques=names),), {one.name: one for one in cliques}, NODES)
+    return DomainPins((RequiredScope(name="p-0", key=key, cliques=names),), {one.name: one for one in cliques}, NODES)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_the_user_wrote_is_never_taken_back() -> None:
 
 def test_without_a_required_scope_nobody_strays() -> None:
     one = clique(gated(0), pinned(1, "r0"))
-    assert Homes((), {one.name: one}, NODES).strayed(one) == ()
+    assert DomainPins((), {one.name: one}, NODES).strayed(one) == ()
 
 
 def test_pods_that_ended_or_leave_are_no_home() -> None:

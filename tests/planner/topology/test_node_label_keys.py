@@ -20,7 +20,7 @@ from grove.planner.desired_state import GangBlueprint, draw_replica
 from grove.planner.gangs.podgang import draw_gang_spec, plan_gang_object
 from grove.planner.plan import plan
 from grove.planner.pods.pod_sync import CliquePods
-from grove.planner.snapshot import SetContext, Surroundings, build_context
+from grove.planner.snapshot import ClusterContext, SetContext, build_context
 from grove.planner.topology.node_label_keys import PLACED_WITHOUT, WAITING, resolve_topology
 from grove.planner.topology.topology_scopes import RequiredScope, required_scopes, stored_scopes
 from tests.dsl import NOW, clique, gang, pcs, role, scaling, snapshot
@@ -64,7 +64,7 @@ def seen(
     waits_for_topology: bool = False,
 ) -> SetContext:
     known = {one.metadata.name: one for one in bindings}
-    surroundings = Surroundings(
+    surroundings = ClusterContext(
         bindings=known, is_topology_aware=is_topology_aware, waits_for_topology=waits_for_topology
     )
     return build_context(observed, surroundings)

@@ -21,7 +21,14 @@ from grove.planner.plan_cache import Memo
 from grove.planner.pods.pod_sync import plan_pods
 from grove.planner.status.availability import clique_breach
 from grove.planner.teardown.recreation import Record, Recreation, Recreations, read_record
-from grove.planner.training.lifecycle import Course, ReplicaRun, is_restart_pending, judge, lives_so_far, run_of
+from grove.planner.training.lifecycle import (
+    ReplicaRun,
+    TrainingOutcome,
+    is_restart_pending,
+    judge,
+    lives_so_far,
+    run_of,
+)
 from grove.planner.views import CliqueView, ReplicaView, view_clique
 from tests.dsl import NOW, actions, at, clique, context, failed, gang, gated, pcs, pod, replica, role, service, snapshot
 from tests.dsl import starting as waiting
@@ -364,10 +371,10 @@ def test_the_teardown_takes_pods_first_and_keeps_their_cliques_until_they_are_go
     leaving = of_life("1", started(0, leaving=True), replicas=2)
     later = plan(snapshot(observed, whole(leaving, gangs=(intent,))), at(1))
     assert actions(later) == []
-    assert later.wake_at is not None
-    assert later.wake_at > at(10)
+    assert later.requeue_at is not None
+    assert later.requeue_at > at(10)
     # Long past its time it hangs on a node that does not answer.
-    at_last = plan(snapshot(observed, whole(leaving, gangs=(intent,))), later.wake_at)
+    at_last = plan(snapshot(observed, whole(leaving, gangs=(intent,))), later.requeue_at)
     assert _plurals(at_last) == ["podcliques"]
     gone = plan(snapshot(observed, whole(of_life("1", replicas=2), gangs=(intent,))), at(1))
     assert _plurals(gone) == ["podcliques"]
@@ -387,7 +394,7 @@ def test_with_a_delay_the_pod_is_replaced_and_the_restart_waits() -> None:
     seen = snapshot(observed, whole(BROKEN))
     decided = plan(seen, at(1))
     assert [action.name for action in actions(decided) if isinstance(action, Create) and action.resource is PODS]
-    assert decided.wake_at == at(30)
+    assert decided.requeue_at == at(30)
     (status,) = (one for one in decided.statuses if one.resource.plural == "podcliquesets")
     assert status.patch["restartCount"] == 0
     memo = Memo()
@@ -477,25 +484,29 @@ def test_the_course_of_a_set(
     failed_for: Reason | None,
     restart_count: int,
 ) -> None:
-    course = judge(observed, runs, at(now), is_running=any(run.started_at is not None for run in runs))
-    assert (course.phase, course.failed, course.restart_count) == (phase, failed_for, restart_count)
+    training_status = judge(observed, runs, at(now), is_running=any(run.started_at is not None for run in runs))
+    assert (training_status.phase, training_status.failed, training_status.restart_count) == (
+        phase,
+        failed_for,
+        restart_count,
+    )
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_what_is_over_stays_as_it_was_told(phase: str) -> None:
     status = PodCliqueSetStatus(phase=phase, start_time=NOW, restart_count=2)
-    told = Course(phase=phase, start_time=NOW, restart_count=2, replica_restarts=())
+    told = TrainingOutcome(phase=phase, start_time=NOW, restart_count=2, replica_restarts=())
     assert judge(job(runtime="1s", status=status), [DUE], at(999), is_running=True) == told
 
 
 def test_the_time_of_the_first_start_is_kept_and_wakes_at_the_deadline() -> None:
     first = judge(job(runtime="30s"), [a_run(started_at=at(2.5))], at(5), is_running=True)
-    assert (first.start_time, first.wake_at) == (at(3), at(33))
+    assert (first.start_time, first.requeue_at) == (at(3), at(33))
     kept = PodCliqueSetStatus(start_time=at(3))
     again = judge(job(runtime="30s", status=kept), [a_run(started_at=at(20))], at(25), is_running=True)
-    assert (again.start_time, again.wake_at) == (at(3), at(33))
+    assert (again.start_time, again.requeue_at) == (at(3), at(33))
     waits = judge(job(runtime="30s", status=kept), [a_run()], at(25), is_running=False)
-    assert (waits.phase, waits.wake_at) == ("Pending", at(33))
+    assert (waits.phase, waits.requeue_at) == ("Pending", at(33))
 
 
 @pytest.mark.parametrize(
@@ -512,14 +523,14 @@ def test_the_time_of_the_first_start_is_kept_and_wakes_at_the_deadline() -> None
 )
 def test_the_words_of_a_spent_budget(used: int, budget: int, due: int, words: str) -> None:
     observed = job(budget=budget, replicas=3, status=PodCliqueSetStatus(restart_count=used))
-    course = judge(observed, [a_run(i, due="x") for i in range(due)], at(5), is_running=True)
-    assert course.message.startswith(f"it failed and {words}: replica 0: x")
+    training_status = judge(observed, [a_run(i, due="x") for i in range(due)], at(5), is_running=True)
+    assert training_status.message.startswith(f"it failed and {words}: replica 0: x")
 
 
 def test_a_restart_is_counted_ahead_of_the_lives_that_there_were() -> None:
-    course = judge(job(budget=5), [msgspec.structs.replace(DUE, lives=3)], at(5), is_running=True)
-    assert course.restart_count == 1
-    assert course.replica_restarts == (ReplicaRestarts(replica_index=0, count=4),)
+    training_status = judge(job(budget=5), [msgspec.structs.replace(DUE, lives=3)], at(5), is_running=True)
+    assert training_status.restart_count == 1
+    assert training_status.replica_restarts == (ReplicaRestarts(replica_index=0, count=4),)
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------
@@ -550,9 +561,9 @@ def test_pods_of_a_set_that_failed_go_in_one_request_and_those_that_ended_stay(p
 def test_its_phase_says_so_when_the_last_of_them_is_gone() -> None:
     waits = plan(snapshot(job(status=fails()), whole(finite(started(0, leaving=True), replicas=2))), at(1))
     assert (actions(waits), phases(waits)) == ([], [])
-    assert waits.wake_at is not None
+    assert waits.requeue_at is not None
     # What should have left long ago is not waited for.
-    hangs = plan(snapshot(job(status=fails()), whole(finite(started(0, leaving=True), replicas=2))), waits.wake_at)
+    hangs = plan(snapshot(job(status=fails()), whole(finite(started(0, leaving=True), replicas=2))), waits.requeue_at)
     assert phases(hangs) == ["Failed"]
     gone = plan(snapshot(job(status=fails()), whole(finite(failed(0), replicas=2))), at(1))
     assert (actions(gone), phases(gone)) == ([], ["Failed"])

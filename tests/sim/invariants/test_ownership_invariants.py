@@ -18,7 +18,7 @@ from grove.kube.client import Client
 from grove.planner.actions import subject_of
 from grove.planner.child_manifests import build_owner
 from grove.sim.invariants.ownership import foreign_facts
-from grove.sim.simulation import Operator, World
+from grove.sim.simulation import SimulatedOperator, World
 from grove.sim.virtual_clock import run_virtual
 from tests.dsl import clique, gang, group, pcs, pod, replica, service, snapshot
 from tests.hostile_tenant import Attack, Claim, forge_all, serving
@@ -41,7 +41,7 @@ def broken_by(act: Act) -> list[str]:
     """What the rules say when a rogue takes the place of the operator."""
 
     async def main() -> list[str]:
-        def operator(client: Client, clock: Clock, random: Random) -> Operator:
+        def operator(client: Client, clock: Clock, random: Random) -> SimulatedOperator:
             return Controller(client, clock, random) if not is_rogue else Rogue(world, client, act)
 
         is_rogue = False

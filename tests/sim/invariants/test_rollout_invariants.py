@@ -12,13 +12,13 @@ import pytest
 
 from grove.api import labels
 from grove.api.resources import CONTROLLER_REVISIONS, GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Resource
-from grove.api.types.meta import JsonObject, ObjectMeta, Wire
+from grove.api.types.meta import JsonObject, ObjectMeta, WireStruct
 from grove.api.types.pod import Pod
 from grove.clock import Clock
 from grove.controller.manager import Controller
 from grove.kube.client import Client
 from grove.planner.teardown.recreation import Record, Recreation
-from grove.sim.simulation import Operator, World
+from grove.sim.simulation import SimulatedOperator, World
 from grove.sim.virtual_clock import run_virtual
 from tests.simulation.stories import ONE_POD_NODE
 from tests.simulation.updating import (
@@ -35,7 +35,7 @@ Act = Callable[["Rogue"], Awaitable[None]]
 ENDED = "2026-01-01T00:10:00Z"
 
 
-class Whole(Wire):
+class Whole(WireStruct):
     """A pod as it was written."""
 
     metadata: ObjectMeta
@@ -99,7 +99,7 @@ def broken_by(act: Act, *, before: Callable[[World], Awaitable[None]] | None = N
     """What the rules say to what a rogue does in the middle of an update of replica 1 of 2."""
     acts: list[Act] = []
 
-    def operator(client: Client, clock: Clock, random: Random) -> Operator:
+    def operator(client: Client, clock: Clock, random: Random) -> SimulatedOperator:
         return Rogue(world, client, acts.pop()) if acts else Controller(client, clock, random)
 
     world = World(seed=1, nodes=12, node_resources=ONE_POD_NODE, operator=operator)

@@ -134,7 +134,7 @@ async def makes_a_pod_after_the_end(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deed", "complaint"),
+    ("deed", "error_message"),
     [
         (counts_without_a_breach, "is counted although nothing of it is in breach"),
         (counts_twice_for_one_restart, "was recreated 0 times, and its restart is counted as number 2"),
@@ -156,7 +156,7 @@ async def makes_a_pod_after_the_end(world: World) -> None:
         (makes_a_pod_after_the_end, "made although the set had Succeeded"),
     ],
 )
-def test_a_deed_that_no_operator_does_is_found(deed: Callable[[World], Awaitable[None]], complaint: str) -> None:
+def test_a_deed_that_no_operator_does_is_found(deed: Callable[[World], Awaitable[None]], error_message: str) -> None:
     async def run() -> list[str]:
         async with World(seed=1, nodes=1, node_resources=ONE_POD_NODE) as world:
             await world.apply(training(clique("a", exits_after=FOR_EVER), max_restarts=3))
@@ -168,4 +168,4 @@ def test_a_deed_that_no_operator_does_is_found(deed: Callable[[World], Awaitable
             assert len(world.objects(PODS)) >= 1
             return world.invariants.broken
 
-    assert complaint in "\n".join(run_virtual(run()))
+    assert error_message in "\n".join(run_virtual(run()))

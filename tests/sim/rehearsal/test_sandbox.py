@@ -13,14 +13,14 @@ from grove.api import labels
 from grove.api.resources import PODCLIQUESETS, PODS, Resource
 from grove.api.types.meta import JsonObject, NamespacedName
 from grove.cli.common.apply_merge import Verb, apply_document
-from grove.cli.common.manifest_reader import Document
-from grove.cli.plan.runner import Foreseen, Seen, foresee, look
+from grove.cli.common.manifest_reader import ManifestDocument
+from grove.cli.plan.runner import PlanResult, Seen, look, predict_change
 from grove.cluster.built_in_resources import PODS as SERVED_PODS
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.transport import STRATEGIC_PATCH, Request
-from grove.sim.rehearsal.pod_recorder import Recorder
-from grove.sim.rehearsal.prediction import Outcome, Prediction, Step, Unit, predict
+from grove.sim.rehearsal.pod_recorder import PodRecorder
+from grove.sim.rehearsal.prediction import PredictedOutcome, Prediction, ReplacementStep, UnitKind, predict
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests.hostile_tenant import PARTS, Attack, Claim, forge_all
@@ -90,8 +90,8 @@ def same(body: JsonObject) -> None:
     """No change."""
 
 
-def document(body: JsonObject) -> Document:
-    return Document(place="p.yaml", body=body)
+def document(body: JsonObject) -> ManifestDocument:
+    return ManifestDocument(place="p.yaml", body=body)
 
 
 # --- how it is told --------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ async def stand(world: World, body: JsonObject | None, prepare: Prepare | None) 
 
 def told(
     edit: Edit, *, replicas: int = 2, nodes: int = 8, prepare: Prepare | None = None, is_new: bool = False
-) -> Foreseen:
+) -> PlanResult:
     """What a plan says of the workload with this change."""
 
     async def story() -> Seen:
@@ -121,7 +121,7 @@ def told(
             edit(changed := copy.deepcopy(body))
             return await seen_in(world, changed)
 
-    return foresee(run_virtual(story()))
+    return predict_change(run_virtual(story()))
 
 
 def predicted(edit: Edit, **around: Any) -> Prediction:
@@ -138,20 +138,20 @@ def told_and_true(edit: Edit, *, replicas: int, nodes: int, prepare: Prepare | N
             await stand(world, body, prepare)
             edit(changed := copy.deepcopy(body))
             seen = await seen_in(world, changed)
-            recorder = Recorder(world.clock, world.server.store, [PLACE])
+            recorder = PodRecorder(world.clock, world.server.store, [PLACE])
             await apply_document(world.user, document(changed), "default")
             await world.settle(quiet_seconds=300)
             return seen, predict(recorder.end()[0], is_settled=True)
 
     seen, true = run_virtual(story())
-    (planned,) = foresee(seen).sets
+    (planned,) = predict_change(seen).sets
     return without_reasons(planned.prediction), true
 
 
 def without_reasons(prediction: Prediction) -> Prediction:
     """A world does not tell its recorder why."""
 
-    def bare(step: Step) -> Step:
+    def bare(step: ReplacementStep) -> ReplacementStep:
         return msgspec.structs.replace(step, why="")
 
     order = tuple(
@@ -269,7 +269,7 @@ def test_a_set_replica_below_its_minimum_counts_as_down() -> None:
             new_image("b")(body)
             return await seen_in(world, body)
 
-    (planned,) = foresee(run_virtual(story())).sets
+    (planned,) = predict_change(run_virtual(story())).sets
     assert down(planned.prediction)["podcliqueset/p"] == (1, 1)
 
 
@@ -284,7 +284,7 @@ def test_pods_that_are_ready_at_once_are_still_taken_one_after_the_other() -> No
             new_image("a")(changed := copy.deepcopy(body))
             return await seen_in(world, changed)
 
-    (planned,) = foresee(run_virtual(story())).sets
+    (planned,) = predict_change(run_virtual(story())).sets
     (part,) = planned.prediction.order[0].parts
     assert (part.at_once, [len(step.pods) for step in part.steps]) == (1, [1, 1, 1])
 
@@ -292,7 +292,7 @@ def test_pods_that_are_ready_at_once_are_still_taken_one_after_the_other() -> No
 def test_what_goes_for_good_is_removed_and_not_down() -> None:
     said = predicted(to_replicas(1))
     (block,) = said.removed
-    assert (block.unit, block.set_replica, block.pods, len(block.names)) == (Unit.SET_REPLICA, 1, 9, 9)
+    assert (block.unit, block.set_replica, block.pods, len(block.names)) == (UnitKind.SET_REPLICA, 1, 9, 9)
     assert (said.order, said.down, said.created) == ((), (), ())
     assert said.objects.scaled[0].after == 1
     assert "podgang/p-1" in said.objects.removed
@@ -301,26 +301,26 @@ def test_what_goes_for_good_is_removed_and_not_down() -> None:
 def test_a_new_set_is_created_and_fits_or_does_not() -> None:
     fits = told(same, replicas=1, is_new=True)
     assert fits.sets[0].action is Verb.CREATED
-    assert (fits.sets[0].prediction.outcome, fits.sets[0].prediction.created[0].ready) == (Outcome.DONE, 9)
+    assert (fits.sets[0].prediction.outcome, fits.sets[0].prediction.created[0].ready) == (PredictedOutcome.DONE, 9)
     tight = predicted(same, replicas=1, is_new=True, nodes=1)
-    assert tight.outcome is Outcome.STALLED
+    assert tight.outcome is PredictedOutcome.STALLED
     assert tight.pods.created == 9
     assert any("0/1 nodes are available" in one.waits_for for one in tight.waiting)
 
 
 def test_a_change_without_effect_is_nothing() -> None:
     said = told(same).sets[0]
-    assert (said.action, said.prediction.outcome) == (Verb.UNCHANGED, Outcome.NOTHING)
+    assert (said.action, said.prediction.outcome) == (Verb.UNCHANGED, PredictedOutcome.NOTHING)
 
 
 def test_on_delete_deletes_nothing_and_counts_what_is_outdated() -> None:
     said = predicted(all_of(on_delete, new_image("a")))
-    assert (said.outcome, said.pods.kept, said.outdated_pods) == (Outcome.NOTHING, 18, 6)
+    assert (said.outcome, said.pods.kept, said.outdated_pods) == (PredictedOutcome.NOTHING, 18, 6)
 
 
 def test_an_update_that_cannot_go_on_says_why() -> None:
     said = predicted(new_image("a"), prepare=cordon_all)
-    assert (said.outcome, said.stalled_reason, said.pods.replaced) == (Outcome.STALLED, "NoCapacity", 1)
+    assert (said.outcome, said.stalled_reason, said.pods.replaced) == (PredictedOutcome.STALLED, "NoCapacity", 1)
     assert "8 are cordoned" in said.stalled
 
 
@@ -337,7 +337,7 @@ def test_warnings_of_admission_are_told() -> None:
         body["spec"]["template"]["cliques"][0]["spec"]["replicas"] = 5
 
     planned = told(more).sets[0]
-    assert planned.prediction.outcome is Outcome.NOTHING
+    assert planned.prediction.outcome is PredictedOutcome.NOTHING
     assert "does not touch existing children" in planned.warnings[0]
 
 
@@ -386,7 +386,7 @@ async def never_ready(world: World) -> None:
 @pytest.mark.parametrize("prepare", [crash_loop, never_ready])
 def test_a_pod_that_is_not_ready_stays_as_it_is_until_it_is_deleted(prepare: Prepare) -> None:
     foreseen = told(same, prepare=prepare)
-    assert foreseen.sets[0].prediction.outcome is Outcome.NOTHING
+    assert foreseen.sets[0].prediction.outcome is PredictedOutcome.NOTHING
     assert "1 pod that is not ready now is taken to stay so" in foreseen.notes
 
 
@@ -407,7 +407,7 @@ def test_a_pod_that_is_starting_becomes_ready() -> None:
         await world.clock.sleep(1)
 
     foreseen = told(same, prepare=just_created)
-    assert foreseen.sets[0].prediction.outcome is Outcome.NOTHING
+    assert foreseen.sets[0].prediction.outcome is PredictedOutcome.NOTHING
     assert not any("not ready now" in note for note in foreseen.notes)
 
 
@@ -445,7 +445,7 @@ def test_a_pod_that_the_scheduler_of_the_cluster_does_not_place_waits_on() -> No
 
     foreseen = told(same, prepare=unplaced)
     assert any(note.startswith("9 pods wait for a node though there seems to be room") for note in foreseen.notes)
-    assert foreseen.sets[0].prediction.outcome is Outcome.NOTHING
+    assert foreseen.sets[0].prediction.outcome is PredictedOutcome.NOTHING
     said = predicted(new_image("a"), prepare=unplaced)
     # Nothing of it is scheduled, so it comes first; the new pods are placed by nobody's other reason.
     assert said.order[0].set_replica == 1
@@ -456,7 +456,7 @@ def test_without_a_look_at_nodes_everything_fits() -> None:
         world.user.refuse(lambda request: request.path == "/api/v1/nodes", FORBIDDEN)
 
     foreseen = told(to_replicas(40), prepare=hidden)
-    assert foreseen.sets[0].prediction.outcome is Outcome.DONE
+    assert foreseen.sets[0].prediction.outcome is PredictedOutcome.DONE
     assert foreseen.sets[0].prediction.pods.created == 38 * 9
     assert "nodes may not be read: whether there is room is not known, and taken for granted" in foreseen.notes
 
@@ -477,7 +477,7 @@ async def with_neighbours(world: World) -> None:
 
 def test_pods_of_others_take_room_and_those_that_wait_are_mentioned() -> None:
     foreseen = told(to_replicas(3), prepare=with_neighbours)
-    assert foreseen.sets[0].prediction.outcome is Outcome.STALLED
+    assert foreseen.sets[0].prediction.outcome is PredictedOutcome.STALLED
     assert any(note.startswith("6 pods of others wait for a node, and may take room") for note in foreseen.notes)
 
 
@@ -487,9 +487,9 @@ def test_another_set_takes_room_and_is_left_alone() -> None:
         other["metadata"]["name"] = "q"
         await stand(world, other, None)
 
-    assert predicted(to_replicas(3)).outcome is Outcome.DONE
+    assert predicted(to_replicas(3)).outcome is PredictedOutcome.DONE
     beside_it = predicted(to_replicas(3), prepare=beside)
-    assert (beside_it.outcome, beside_it.pods.kept) == (Outcome.STALLED, 18)
+    assert (beside_it.outcome, beside_it.pods.kept) == (PredictedOutcome.STALLED, 18)
 
 
 def test_pods_of_others_that_may_not_be_read_take_no_room() -> None:
@@ -498,7 +498,7 @@ def test_pods_of_others_that_may_not_be_read_take_no_room() -> None:
         world.user.refuse(lambda request: request.path == "/api/v1/pods", FORBIDDEN)
 
     foreseen = told(to_replicas(3), prepare=private)
-    assert foreseen.sets[0].prediction.outcome is Outcome.DONE
+    assert foreseen.sets[0].prediction.outcome is PredictedOutcome.DONE
     assert "pods of other namespaces may not be read: the room that they take is not counted" in foreseen.notes
 
 
@@ -508,7 +508,7 @@ def test_a_quota_of_the_namespace_is_respected() -> None:
         await world.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
 
     planned = told(to_replicas(3), prepare=limited).sets[0]
-    assert planned.prediction.outcome is Outcome.STALLED
+    assert planned.prediction.outcome is PredictedOutcome.STALLED
     assert planned.prediction.missing_pods > 0
     assert any("exceeded quota: few" in sentence.text for sentence in planned.sentences)
 
@@ -528,7 +528,7 @@ def test_a_set_whose_owner_was_not_read_is_not_taken_for_garbage() -> None:
 
     seen = run_virtual(story())
     observed = msgspec.structs.replace(seen.observed, objects=tuple(owned(obj) for obj in seen.observed.objects))
-    (planned,) = foresee(msgspec.structs.replace(seen, observed=observed)).sets
+    (planned,) = predict_change(msgspec.structs.replace(seen, observed=observed)).sets
     assert planned.prediction.pods.replaced == 6
 
 
@@ -548,5 +548,5 @@ def test_a_namespace_of_the_same_file_need_not_be_there() -> None:
         async with World(nodes=8) as world:
             return await look(world.user, [document(namespace), document(workload(1))], "fresh", world.clock.now())
 
-    (planned,) = foresee(run_virtual(story())).sets
-    assert (planned.prediction.namespace, planned.prediction.outcome) == ("fresh", Outcome.DONE)
+    (planned,) = predict_change(run_virtual(story())).sets
+    assert (planned.prediction.namespace, planned.prediction.outcome) == ("fresh", PredictedOutcome.DONE)

@@ -141,7 +141,7 @@ def test_sets_are_applied_and_deleted_on_the_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expect", "complaint"),
+    ("expect", "error_message"),
     [
         ({"running": {"workload2-0-pc-a": 3}}, "2 pods of workload2-0-pc-a are ready, not 3"),
         (
@@ -157,9 +157,9 @@ def test_sets_are_applied_and_deleted_on_the_way() -> None:
         ({"since": "1m", "replaced": ["*-pc-a"]}, "1 of the 2 pods of workload2-0-pc-a were not replaced"),
     ],
 )
-def test_an_expectation_that_does_not_hold_says_what_is(expect: dict[str, Any], complaint: str) -> None:
+def test_an_expectation_that_does_not_hold_says_what_is(expect: dict[str, Any], error_message: str) -> None:
     result = played({"at": "1m", "lose": {"clique": "workload2-0-pc-a", "pods": 1}}, {"at": "2m", "expect": expect})
-    assert result.failures == (f"0:02:00 timeline[1].expect: {complaint}",)
+    assert result.failures == (f"0:02:00 timeline[1].expect: {error_message}",)
 
 
 @pytest.mark.parametrize(

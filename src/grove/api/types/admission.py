@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from enum import StrEnum
 
-from grove.api.types.meta import JsonObject, Wire
+from grove.api.types.meta import JsonObject, WireStruct
 from grove.api.validation.field_errors import FieldError
 
 
@@ -13,7 +13,7 @@ class Operation(StrEnum):
     DELETE = "DELETE"
 
 
-class AdmissionRequest(Wire):
+class AdmissionRequest(WireStruct):
     """One write about to happen. A scale is the update of its parent: `object` is what would result."""
 
     operation: Operation
@@ -26,7 +26,7 @@ class AdmissionRequest(Wire):
     old: JsonObject | None = None
 
 
-class AdmissionAnswer(Wire):
+class AdmissionAnswer(WireStruct):
     """Allowed when there are no errors; then `object` is what to store, with defaults filled in."""
 
     object: JsonObject | None = None

@@ -1,25 +1,25 @@
 """ClusterTopologyBinding: the names of a cluster's topology domains, and the node labels behind them."""
 
-from grove.api.types.meta import Condition, ObjectMeta, Wire
+from grove.api.types.meta import Condition, ObjectMeta, WireStruct
 
 
-class TopologyLevel(Wire):
+class TopologyLevel(WireStruct):
     domain: str = ""
     key: str = ""
 
 
-class SchedulerTopologyBinding(Wire):
+class SchedulerTopologyBinding(WireStruct):
     scheduler_name: str = ""
     topology_reference: str = ""
 
 
-class TopologyBindingSpec(Wire):
+class TopologyBindingSpec(WireStruct):
     # Ordered from broad to narrow.
     levels: tuple[TopologyLevel, ...] = ()
     scheduler_topology_bindings: tuple[SchedulerTopologyBinding, ...] = ()
 
 
-class SchedulerTopologyStatus(Wire):
+class SchedulerTopologyStatus(WireStruct):
     scheduler_name: str
     topology_reference: str
     in_sync: bool
@@ -27,13 +27,13 @@ class SchedulerTopologyStatus(Wire):
     message: str | None = None
 
 
-class TopologyBindingStatus(Wire):
+class TopologyBindingStatus(WireStruct):
     observed_generation: int | None = None
     conditions: tuple[Condition, ...] = ()
     scheduler_topology_statuses: tuple[SchedulerTopologyStatus, ...] = ()
 
 
-class ClusterTopologyBinding(Wire):
+class ClusterTopologyBinding(WireStruct):
     metadata: ObjectMeta
     spec: TopologyBindingSpec = TopologyBindingSpec()
     status: TopologyBindingStatus = TopologyBindingStatus()

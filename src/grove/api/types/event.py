@@ -1,9 +1,9 @@
 """The slim view of an Event: how often it was seen."""
 
-from grove.api.types.meta import ObjectMeta, Wire
+from grove.api.types.meta import ObjectMeta, WireStruct
 
 
-class Event(Wire):
+class Event(WireStruct):
     metadata: ObjectMeta
     reason: str = ""
     message: str = ""

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from grove.api.types.meta import ObjectMeta, Wire
+from grove.api.types.meta import ObjectMeta, WireStruct
 
 
-class LeaseSpec(Wire):
+class LeaseSpec(WireStruct):
     holder_identity: str = ""
     lease_duration_seconds: int = 0
     acquire_time: datetime | None = None
@@ -13,7 +13,7 @@ class LeaseSpec(Wire):
     lease_transitions: int = 0
 
 
-class Lease(Wire):
+class Lease(WireStruct):
     metadata: ObjectMeta
     spec: LeaseSpec = LeaseSpec()
 

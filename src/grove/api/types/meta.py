@@ -18,11 +18,11 @@ _LEAVES = frozenset({str, int, bool, float})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+class WireStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Base of everything decoded from or encoded to JSON. Unknown fields are ignored: we patch, never replace."""
 
 
-class OwnerReference(Wire):
+class OwnerReference(WireStruct):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -51,7 +51,7 @@ class OwnerKey(msgspec.Struct, frozen=True, kw_only=True):
     uid: Uid
 
 
-class ObjectMeta(Wire):
+class ObjectMeta(WireStruct):
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -67,7 +67,7 @@ class ObjectMeta(Wire):
     owner_references: tuple[OwnerReference, ...] = ()
 
     @property
-    def is_leaving(self) -> bool:
+    def is_terminating(self) -> bool:
         return self.deletion_timestamp is not None
 
     @property
@@ -100,7 +100,7 @@ class ConditionStatus(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class Condition(Wire):
+class Condition(WireStruct):
     type: str
     status: str
     reason: str = ""
@@ -109,7 +109,7 @@ class Condition(Wire):
     observed_generation: int | None = None
 
 
-class LastError(Wire):
+class LastError(WireStruct):
     """One reason why a set is not carried out, in the words of the wire."""
 
     code: str
@@ -117,7 +117,7 @@ class LastError(Wire):
     observed_at: datetime
 
 
-class NamespacedName(Wire):
+class NamespacedName(WireStruct):
     namespace: str = ""
     name: str = ""
 

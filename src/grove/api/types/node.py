@@ -2,14 +2,14 @@
 
 from datetime import datetime
 
-from grove.api.types.meta import Condition, ObjectMeta, Wire, find_condition, is_condition_true
+from grove.api.types.meta import Condition, ObjectMeta, WireStruct, find_condition, is_condition_true
 
 
-class NodeStatus(Wire):
+class NodeStatus(WireStruct):
     conditions: tuple[Condition, ...] = ()
 
 
-class Node(Wire):
+class Node(WireStruct):
     metadata: ObjectMeta
     status: NodeStatus = NodeStatus()
 

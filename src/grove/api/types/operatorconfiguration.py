@@ -17,7 +17,7 @@ import msgspec
 import yaml
 
 from grove.api.schema.limits import OBJECTS_PER_SET
-from grove.api.types.meta import Wire
+from grove.api.types.meta import WireStruct
 from grove.api.validation.field_errors import FieldError, forbidden, invalid, not_supported, required
 from grove.api.validation.syntax import dns_subdomain_complaint
 from grove.api.values.durations import DurationError, parse_duration
@@ -39,7 +39,7 @@ class ConfigurationError(UserError):
     """The file is wrong: every error with its path, one per line."""
 
 
-class ClientConnection(Wire):
+class ClientConnection(WireStruct):
     # Requests per second and at once; 0 or less: no limit of our own, the server's answers set the pace.
     qps: float = 0.0
     burst: int = 0
@@ -47,7 +47,7 @@ class ClientConnection(Wire):
     accept_content_types: str = ""
 
 
-class LeaderElection(Wire):
+class LeaderElection(WireStruct):
     enabled: bool = False
     lease_duration: str = "15s"
     renew_deadline: str = "10s"
@@ -71,18 +71,18 @@ class LeaderElection(Wire):
         return parse_duration(self.retry_period).total_seconds()
 
 
-class HealthProbes(Wire):
+class HealthProbes(WireStruct):
     # Empty: all interfaces in a cluster, loopback elsewhere. Port 0: a free one.
     bind_address: str = ""
     port: int = 2751
 
 
-class MetricsServer(Wire):
+class MetricsServer(WireStruct):
     bind_address: str = ""
     port: int = 2752
 
 
-class WebhookServer(Wire):
+class WebhookServerConfiguration(WireStruct):
     bind_address: str = ""
     port: int = 2750
     server_cert_dir: str = "/etc/grove-operator/webhook-certs"
@@ -90,27 +90,27 @@ class WebhookServer(Wire):
     cert_provision_mode: str = "auto"
 
 
-class Server(Wire):
-    webhooks: WebhookServer = WebhookServer()
+class ServerConfiguration(WireStruct):
+    webhooks: WebhookServerConfiguration = WebhookServerConfiguration()
     health_probes: HealthProbes = HealthProbes()
     metrics: MetricsServer = MetricsServer()
 
 
-class Debugging(Wire):
+class Debugging(WireStruct):
     enable_profiling: bool = False
     pprof_bind_host: str = "127.0.0.1"
     pprof_bind_port: int = 2753
 
 
-class Syncs(Wire):
+class Syncs(WireStruct):
     concurrent_syncs: int = 10
 
 
-class FewerSyncs(Wire):
+class FewerSyncs(WireStruct):
     concurrent_syncs: int = 5
 
 
-class Controllers(Wire):
+class Controllers(WireStruct):
     pod_clique_set: Syncs = Syncs()
     pod_clique: Syncs = Syncs()
     pod_clique_scaling_group: FewerSyncs = FewerSyncs()
@@ -127,18 +127,18 @@ class Controllers(Wire):
         )
 
 
-class Authorizer(Wire):
+class AuthorizerConfiguration(WireStruct):
     enabled: bool = False
     exempt_service_account_user_names: tuple[str, ...] = ()
 
 
-class TopologyAwareScheduling(Wire):
+class TopologyAwareScheduling(WireStruct):
     enabled: bool = False
     # What becomes of new gangs of a set whose ClusterTopologyBinding, or a level of it, vanished.
     on_missing_binding: str = IGNORE
 
 
-class MassOutage(Wire):
+class MassOutageConfiguration(WireStruct):
     """While more than so many percent of the nodes, and at least 3, are not ready, nothing is torn down."""
 
     enabled: bool = True
@@ -146,8 +146,8 @@ class MassOutage(Wire):
     max_hold: str = "30m"
 
 
-class GangTermination(Wire):
-    mass_outage: MassOutage = MassOutage()
+class GangTermination(WireStruct):
+    mass_outage: MassOutageConfiguration = MassOutageConfiguration()
     # Of an earlier version: false means `massOutage.enabled: false`.
     hold_in_mass_outage: bool = True
     # Written into new Inference sets without a terminationDelay; None: they have none.
@@ -158,21 +158,21 @@ class GangTermination(Wire):
         return self.mass_outage.enabled and self.hold_in_mass_outage
 
 
-class Limits(Wire):
+class Limits(WireStruct):
     # Pods, PodCliques, PodCliqueScalingGroups, PodGangs and Services of one set.
     objects_per_set: int = OBJECTS_PER_SET
 
 
-class Network(Wire):
+class Network(WireStruct):
     auto_mnnvl_enabled: bool = msgspec.field(default=False, name="autoMNNVLEnabled")
 
 
-class SchedulerProfile(Wire):
+class SchedulerProfile(WireStruct):
     name: str
     config: dict[str, Any] | None = None
 
 
-class Scheduler(Wire):
+class SchedulerConfiguration(WireStruct):
     profiles: tuple[SchedulerProfile, ...] = (SchedulerProfile(name=DEFAULT_SCHEDULER),)
     # The scheduler of sets that name none.
     default_profile_name: str = DEFAULT_SCHEDULER
@@ -183,22 +183,22 @@ class Scheduler(Wire):
         return tuple(dict.fromkeys((DEFAULT_SCHEDULER, *(profile.name for profile in self.profiles))))
 
 
-class OperatorConfiguration(Wire):
+class OperatorConfiguration(WireStruct):
     api_version: str = API_VERSION
     kind: str = KIND
     runtime_client_connection: ClientConnection = ClientConnection()
     leader_election: LeaderElection = LeaderElection()
-    server: Server = Server()
+    server: ServerConfiguration = ServerConfiguration()
     debugging: Debugging = Debugging()
     controllers: Controllers = Controllers()
     log_level: str = "info"
     log_format: str = "json"
-    authorizer: Authorizer = Authorizer()
+    authorizer: AuthorizerConfiguration = AuthorizerConfiguration()
     gang_termination: GangTermination = GangTermination()
     topology_aware_scheduling: TopologyAwareScheduling = TopologyAwareScheduling()
     limits: Limits = Limits()
     network: Network = Network()
-    scheduler: Scheduler = Scheduler()
+    scheduler: SchedulerConfiguration = SchedulerConfiguration()
 
 
 def read_configuration(text: str) -> tuple[OperatorConfiguration, tuple[str, ...]]:
@@ -318,7 +318,7 @@ def _election_errors(election: LeaderElection) -> Iterator[FieldError]:
         yield from _name_errors(f"{path}.resourceNamespace", election.resource_namespace, "")
 
 
-def _server_errors(server: Server) -> Iterator[FieldError]:
+def _server_errors(server: ServerConfiguration) -> Iterator[FieldError]:
     yield from _port_errors("server.webhooks.port", server.webhooks.port)
     yield from _port_errors("server.healthProbes.port", server.health_probes.port)
     yield from _port_errors("server.metrics.port", server.metrics.port)
@@ -330,8 +330,8 @@ def _server_errors(server: Server) -> Iterator[FieldError]:
 def _name_errors(path: str, name: str, what: str) -> Iterator[FieldError]:
     if not name:
         yield required(path, what)
-    elif complaint := dns_subdomain_complaint(name):
-        yield invalid(path, name, complaint)
+    elif error_message := dns_subdomain_complaint(name):
+        yield invalid(path, name, error_message)
 
 
 def _port_errors(path: str, port: int) -> Iterator[FieldError]:
@@ -382,7 +382,7 @@ def _span_errors(path: str, text: str) -> Iterator[FieldError]:
         yield invalid(path, text, str(error))
 
 
-def _scheduler_errors(scheduler: Scheduler) -> Iterator[FieldError]:
+def _scheduler_errors(scheduler: SchedulerConfiguration) -> Iterator[FieldError]:
     path = "scheduler.profiles"
     seen: set[str] = set()
     for i, profile in enumerate(scheduler.profiles):

@@ -3,27 +3,27 @@
 from datetime import datetime, timedelta
 
 from grove.api.labels import GATE
-from grove.api.types.meta import Condition, ObjectMeta, Wire, find_condition, is_condition_true
+from grove.api.types.meta import Condition, ObjectMeta, WireStruct, find_condition, is_condition_true
 
 
-class SchedulingGate(Wire):
+class SchedulingGate(WireStruct):
     name: str
 
 
-class SchedulingGroup(Wire):
+class SchedulingGroup(WireStruct):
     """Kubernetes' own gangs: the PodGroup that a pod names for good."""
 
     pod_group_name: str = ""
 
 
-class PodSpec(Wire):
+class PodSpec(WireStruct):
     node_name: str = ""
     node_selector: dict[str, str] = {}
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     scheduling_group: SchedulingGroup | None = None
 
 
-class TerminatedState(Wire):
+class TerminatedState(WireStruct):
     exit_code: int = 0
     reason: str = ""
     message: str = ""
@@ -31,22 +31,22 @@ class TerminatedState(Wire):
     finished_at: datetime | None = None
 
 
-class WaitingState(Wire):
+class WaitingState(WireStruct):
     reason: str = ""
     message: str = ""
 
 
-class RunningState(Wire):
+class RunningState(WireStruct):
     started_at: datetime | None = None
 
 
-class ContainerState(Wire):
+class ContainerState(WireStruct):
     waiting: WaitingState | None = None
     running: RunningState | None = None
     terminated: TerminatedState | None = None
 
 
-class ContainerStatus(Wire):
+class ContainerStatus(WireStruct):
     name: str = ""
     ready: bool = False
     started: bool | None = None
@@ -55,7 +55,7 @@ class ContainerStatus(Wire):
     last_state: ContainerState = ContainerState()
 
 
-class PodStatus(Wire):
+class PodStatus(WireStruct):
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
@@ -64,7 +64,7 @@ class PodStatus(Wire):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class Pod(Wire):
+class Pod(WireStruct):
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -72,7 +72,7 @@ class Pod(Wire):
     @property
     def is_ready(self) -> bool:
         """Ready and staying: a leaving pod may still report Ready, counting it would hide a breach."""
-        return not self.metadata.is_leaving and is_condition_true(self.status.conditions, "Ready")
+        return not self.metadata.is_terminating and is_condition_true(self.status.conditions, "Ready")
 
     @property
     def is_scheduled(self) -> bool:
@@ -98,7 +98,7 @@ class Pod(Wire):
     @property
     def is_active(self) -> bool:
         """Neither leaving nor ended: this pod holds its index."""
-        return not (self.metadata.is_leaving or self.is_succeeded or self.is_failed)
+        return not (self.metadata.is_terminating or self.is_succeeded or self.is_failed)
 
 
 def is_finishing(pod: Pod) -> bool:

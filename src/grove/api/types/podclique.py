@@ -2,16 +2,16 @@
 
 from datetime import datetime
 
-from grove.api.types.meta import Condition, JsonObject, LastError, ObjectMeta, Wire
+from grove.api.types.meta import Condition, JsonObject, LastError, ObjectMeta, WireStruct
 
 
-class AutoScalingConfig(Wire):
+class AutoScalingConfig(WireStruct):
     min_replicas: int | None = None
     max_replicas: int = 0
     metrics: tuple[JsonObject, ...] = ()
 
 
-class PodCliqueSpec(Wire):
+class PodCliqueSpec(WireStruct):
     role_name: str = ""
     # Exactly what the user wrote: we never lose a field that we do not know.
     pod_spec: JsonObject = {}
@@ -21,7 +21,7 @@ class PodCliqueSpec(Wire):
     auto_scaling_config: AutoScalingConfig | None = None
 
 
-class PodsSelectedToUpdate(Wire):
+class PodsSelectedToUpdate(WireStruct):
     """`completed` were taken before `current`; when that was taken, so many of the new template were ready."""
 
     current: str
@@ -29,7 +29,7 @@ class PodsSelectedToUpdate(Wire):
     ready_before: int = 0
 
 
-class CliqueUpdateProgress(Wire):
+class CliqueUpdateProgress(WireStruct):
     pod_clique_set_generation_hash: str
     pod_template_hash: str
     update_started_at: datetime | None = None
@@ -37,13 +37,13 @@ class CliqueUpdateProgress(Wire):
     ready_pods_selected_to_update: PodsSelectedToUpdate | None = None
 
 
-class CliqueRollingUpdateProgress(Wire):
+class CliqueRollingUpdateProgress(WireStruct):
     update_started_at: datetime | None = None
     update_ended_at: datetime | None = None
     ready_pods_selected_to_update: PodsSelectedToUpdate | None = None
 
 
-class PodFailure(Wire):
+class PodFailure(WireStruct):
     """The first pod that broke a training clique. Stored, because the pod may be gone when somebody asks."""
 
     pod: str
@@ -54,7 +54,7 @@ class PodFailure(Wire):
     finished_at: datetime | None = None
 
 
-class PodCliqueStatus(Wire):
+class PodCliqueStatus(WireStruct):
     observed_generation: int | None = None
     last_errors: tuple[LastError, ...] = ()
     replicas: int = 0
@@ -77,7 +77,7 @@ class PodCliqueStatus(Wire):
     rolling_update_progress: CliqueRollingUpdateProgress | None = None
 
 
-class PodClique(Wire):
+class PodClique(WireStruct):
     metadata: ObjectMeta
     spec: PodCliqueSpec = PodCliqueSpec()
     status: PodCliqueStatus = PodCliqueStatus()

@@ -2,16 +2,16 @@
 
 from datetime import datetime
 
-from grove.api.types.meta import Condition, LastError, ObjectMeta, Wire
+from grove.api.types.meta import Condition, LastError, ObjectMeta, WireStruct
 
 
-class ScalingGroupSpec(Wire):
+class ScalingGroupSpec(WireStruct):
     replicas: int = 1
     min_available: int = 1
     clique_names: tuple[str, ...] = ()
 
 
-class ReplicasSelectedToUpdate(Wire):
+class ReplicasSelectedToUpdate(WireStruct):
     """`completed` were taken before `current`; when that was taken, so many of the new template were available."""
 
     current: int
@@ -19,7 +19,7 @@ class ReplicasSelectedToUpdate(Wire):
     ready_before: int = 0
 
 
-class GroupUpdateProgress(Wire):
+class GroupUpdateProgress(WireStruct):
     update_started_at: datetime
     pod_clique_set_generation_hash: str
     update_ended_at: datetime | None = None
@@ -28,13 +28,13 @@ class GroupUpdateProgress(Wire):
     ready_replica_indices_selected_to_update: ReplicasSelectedToUpdate | None = None
 
 
-class GroupRollingUpdateProgress(Wire):
+class GroupRollingUpdateProgress(WireStruct):
     update_started_at: datetime | None = None
     update_ended_at: datetime | None = None
     ready_replica_indices_selected_to_update: ReplicasSelectedToUpdate | None = None
 
 
-class ScalingGroupStatus(Wire):
+class ScalingGroupStatus(WireStruct):
     replicas: int = 0
     scheduled_replicas: int = 0
     available_replicas: int = 0
@@ -48,7 +48,7 @@ class ScalingGroupStatus(Wire):
     rolling_update_progress: GroupRollingUpdateProgress | None = None
 
 
-class PodCliqueScalingGroup(Wire):
+class PodCliqueScalingGroup(WireStruct):
     metadata: ObjectMeta
     spec: ScalingGroupSpec = ScalingGroupSpec()
     status: ScalingGroupStatus = ScalingGroupStatus()

@@ -3,7 +3,7 @@
 from datetime import datetime
 from enum import StrEnum
 
-from grove.api.types.meta import Condition, JsonObject, LastError, ObjectMeta, Wire
+from grove.api.types.meta import Condition, JsonObject, LastError, ObjectMeta, WireStruct
 from grove.api.types.podclique import AutoScalingConfig, PodCliqueSpec
 
 
@@ -35,27 +35,27 @@ class SetPhase(StrEnum):
     FAILED = "Failed"
 
 
-class UpdateStrategy(Wire):
+class UpdateStrategy(WireStruct):
     type: str = UpdateType.ROLLING_RECREATE
 
 
-class TrainingSpec(Wire):
+class TrainingSpec(WireStruct):
     max_runtime: str | None = None
     max_restarts: int | None = None
 
 
-class HeadlessServiceConfig(Wire):
+class HeadlessServiceConfig(WireStruct):
     publish_not_ready_addresses: bool = True
 
 
-class PackConstraint(Wire):
+class PackConstraint(WireStruct):
     """Topology domains, by their names in a ClusterTopologyBinding."""
 
     required: str = ""
     preferred: str = ""
 
 
-class TopologyConstraint(Wire):
+class TopologyConstraint(WireStruct):
     topology_name: str = ""
     pack: PackConstraint | None = None
     pack_domain: str = ""
@@ -70,41 +70,41 @@ class TopologyConstraint(Wire):
         return self.pack.preferred if self.pack else ""
 
 
-class ResourceClaimTemplate(Wire):
+class ResourceClaimTemplate(WireStruct):
     name: str = ""
     template_spec: JsonObject = {}
 
 
-class SetSharingFilter(Wire):
+class SetSharingFilter(WireStruct):
     child_clique_names: tuple[str, ...] = ()
     child_scaling_group_names: tuple[str, ...] = ()
 
 
-class SetResourceSharing(Wire):
+class SetResourceSharing(WireStruct):
     name: str = ""
     namespace: str = ""
     scope: str = ""
     filter: SetSharingFilter | None = None
 
 
-class GroupSharingFilter(Wire):
+class GroupSharingFilter(WireStruct):
     child_clique_names: tuple[str, ...] = ()
 
 
-class GroupResourceSharing(Wire):
+class GroupResourceSharing(WireStruct):
     name: str = ""
     namespace: str = ""
     scope: str = ""
     filter: GroupSharingFilter | None = None
 
 
-class CliqueResourceSharing(Wire):
+class CliqueResourceSharing(WireStruct):
     name: str = ""
     namespace: str = ""
     scope: str = ""
 
 
-class CliqueTemplate(Wire):
+class CliqueTemplate(WireStruct):
     name: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -118,7 +118,7 @@ class CliqueTemplate(Wire):
         return self.spec.role_name or self.name
 
 
-class GroupConfig(Wire):
+class GroupConfig(WireStruct):
     """`podCliqueScalingGroups[]`: cliques that scale together, as one unit per group replica."""
 
     name: str = ""
@@ -132,7 +132,7 @@ class GroupConfig(Wire):
     topology_constraint: TopologyConstraint | None = None
 
 
-class SetTemplate(Wire):
+class SetTemplate(WireStruct):
     cliques: tuple[CliqueTemplate, ...] = ()
     clique_startup_type: str = StartupType.ANY_ORDER
     priority_class_name: str = ""
@@ -144,7 +144,7 @@ class SetTemplate(Wire):
     pod_clique_scaling_groups: tuple[GroupConfig, ...] = ()
 
 
-class PodCliqueSetSpec(Wire):
+class PodCliqueSetSpec(WireStruct):
     replicas: int = 0
     workload_type: str = WorkloadType.INFERENCE
     training_spec: TrainingSpec | None = None
@@ -152,7 +152,7 @@ class PodCliqueSetSpec(Wire):
     template: SetTemplate = SetTemplate()
 
 
-class GangStatus(Wire):
+class GangStatus(WireStruct):
     """One PodGang that is not Running yet, as its set reports it."""
 
     name: str
@@ -160,13 +160,13 @@ class GangStatus(Wire):
     conditions: tuple[Condition, ...] = ()
 
 
-class ReplicaUpdateProgress(Wire):
+class ReplicaUpdateProgress(WireStruct):
     replica_index: int
     update_started_at: datetime | None = None
     update_ended_at: datetime | None = None
 
 
-class SetUpdateProgress(Wire):
+class SetUpdateProgress(WireStruct):
     """The counts existing tools and printer columns read; derived from `SetRollingUpdateProgress`."""
 
     update_started_at: datetime | None = None
@@ -178,14 +178,14 @@ class SetUpdateProgress(Wire):
     currently_updating: tuple[ReplicaUpdateProgress, ...] = ()
 
 
-class CurrentlyUpdating(Wire):
+class CurrentlyUpdating(WireStruct):
     replica_index: int
     update_started_at: datetime
     # None: the turn was begun by a version that did not store it.
     was_available: bool | None = None
 
 
-class SetRollingUpdateProgress(Wire):
+class SetRollingUpdateProgress(WireStruct):
     update_started_at: datetime | None = None
     update_ended_at: datetime | None = None
     currently_updating: CurrentlyUpdating | None = None
@@ -193,14 +193,14 @@ class SetRollingUpdateProgress(Wire):
     updated_pod_clique_scaling_groups: tuple[str, ...] = ()
 
 
-class ReplicaRestarts(Wire):
+class ReplicaRestarts(WireStruct):
     """How often a replica of a training set was restarted."""
 
     replica_index: int
     count: int
 
 
-class PodCliqueSetStatus(Wire):
+class PodCliqueSetStatus(WireStruct):
     observed_generation: int | None = None
     conditions: tuple[Condition, ...] = ()
     last_errors: tuple[LastError, ...] = ()
@@ -219,7 +219,7 @@ class PodCliqueSetStatus(Wire):
     start_time: datetime | None = None
 
 
-class PodCliqueSet(Wire):
+class PodCliqueSet(WireStruct):
     metadata: ObjectMeta
     spec: PodCliqueSetSpec = PodCliqueSetSpec()
     status: PodCliqueSetStatus = PodCliqueSetStatus()

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from grove.api.types.meta import Condition, NamespacedName, ObjectMeta, Wire
+from grove.api.types.meta import Condition, NamespacedName, ObjectMeta, WireStruct
 
 
 class GangPhase(StrEnum):
@@ -13,31 +13,31 @@ class GangPhase(StrEnum):
     SUCCEEDED = "Succeeded"
 
 
-class GangPackConstraint(Wire):
+class GangPackConstraint(WireStruct):
     """Node label keys, not domain names."""
 
     required: str | None = None
     preferred: str | None = None
 
 
-class GangTopologyConstraint(Wire):
+class GangTopologyConstraint(WireStruct):
     pack_constraint: GangPackConstraint | None = None
 
 
-class PodGroup(Wire):
+class PodGroup(WireStruct):
     name: str
     pod_references: tuple[NamespacedName, ...] = ()
     min_replicas: int = 0
     topology_constraint: GangTopologyConstraint | None = None
 
 
-class TopologyGroupConfig(Wire):
+class TopologyGroupConfig(WireStruct):
     name: str
     pod_group_names: tuple[str, ...] = ()
     topology_constraint: GangTopologyConstraint | None = None
 
 
-class PodGangSpec(Wire):
+class PodGangSpec(WireStruct):
     # The wire writes "podgroups", with a small g.
     podgroups: tuple[PodGroup, ...] = ()
     topology_constraint: GangTopologyConstraint | None = None
@@ -46,7 +46,7 @@ class PodGangSpec(Wire):
     reuse_reservation_ref: NamespacedName | None = None
 
 
-class PodGangStatus(Wire):
+class PodGangStatus(WireStruct):
     phase: str | None = None
     conditions: tuple[Condition, ...] = ()
     placement_score: float | None = None
@@ -54,7 +54,7 @@ class PodGangStatus(Wire):
     placed_incarnation: str | None = None
 
 
-class PodGang(Wire):
+class PodGang(WireStruct):
     metadata: ObjectMeta
     spec: PodGangSpec = PodGangSpec()
     status: PodGangStatus = PodGangStatus()

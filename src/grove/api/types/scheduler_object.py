@@ -1,9 +1,9 @@
 """A scheduler's own objects, as far as we look at one: its mirror of a PodGang, its queue, its topology."""
 
-from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Wire
+from grove.api.types.meta import Condition, JsonObject, ObjectMeta, WireStruct
 
 
-class Mirror(Wire):
+class SchedulerObject(WireStruct):
     """Any object of a scheduler. Its spec stays what it is on the wire: we patch what is ours and keep the rest."""
 
     metadata: ObjectMeta
@@ -11,7 +11,7 @@ class Mirror(Wire):
     status: JsonObject = {}
 
 
-def conditions_of(mirror: Mirror) -> tuple[Condition, ...]:
+def conditions_of(mirror: SchedulerObject) -> tuple[Condition, ...]:
     """The conditions that its scheduler wrote, whatever else stands there."""
     found = mirror.status.get("conditions")
     return tuple(

@@ -1,9 +1,9 @@
 """The view of a Secret that holds certificates. Its content is never shown: not in logs, not in error messages."""
 
-from grove.api.types.meta import ObjectMeta, Wire
+from grove.api.types.meta import ObjectMeta, WireStruct
 
 
-class Secret(Wire):
+class Secret(WireStruct):
     metadata: ObjectMeta
     type: str = ""
     # Base64, as on the wire.

@@ -3,10 +3,10 @@
 What ours say is in `installation/webhook_configurations.py`.
 """
 
-from grove.api.types.meta import JsonObject, ObjectMeta, Wire
+from grove.api.types.meta import JsonObject, ObjectMeta, WireStruct
 
 
-class WebhookConfiguration(Wire):
+class WebhookConfiguration(WireStruct):
     metadata: ObjectMeta
     # Verbatim: what somebody else added to a webhook must survive our corrections.
     webhooks: tuple[JsonObject, ...] = ()

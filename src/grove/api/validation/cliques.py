@@ -8,12 +8,12 @@ from grove.api.types.podclique import PodCliqueSpec
 from grove.api.types.podcliqueset import CliqueTemplate, SetTemplate
 from grove.api.validation.field_errors import FieldError, duplicate, invalid, required, shortened, type_invalid
 from grove.api.validation.syntax import annotation_errors, env_name_complaint, label_errors
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 
 _CLIQUES = "spec.template.cliques"
 
 
-def clique_errors(template: SetTemplate, settings: Settings) -> Iterator[FieldError]:
+def clique_errors(template: SetTemplate, settings: ValidationOptions) -> Iterator[FieldError]:
     if not template.cliques:
         yield required(_CLIQUES, "write at least one clique")
     for i, clique in enumerate(template.cliques):
@@ -97,13 +97,13 @@ def _env_errors(env: list[Any], at: str) -> Iterator[FieldError]:
         name = variable.get("name")
         if not isinstance(name, str):
             yield required(f"{at}[{i}].name", "name the variable")
-        elif complaint := env_name_complaint(name):
-            yield invalid(f"{at}[{i}].name", name, complaint)
+        elif error_message := env_name_complaint(name):
+            yield invalid(f"{at}[{i}].name", name, error_message)
         elif first.setdefault(name, i) != i:
             yield duplicate(f"{at}[{i}].name", name, f"the same stands at [{first[name]}]: remove one")
 
 
-def _scheduler_errors(template: SetTemplate, settings: Settings) -> Iterator[FieldError]:
+def _scheduler_errors(template: SetTemplate, settings: ValidationOptions) -> Iterator[FieldError]:
     """A gang is placed by one scheduler, which must be one of those served here."""
     names = [_scheduler(clique, settings) for clique in template.cliques]
     for i, name in enumerate(names):
@@ -115,7 +115,7 @@ def _scheduler_errors(template: SetTemplate, settings: Settings) -> Iterator[Fie
             yield invalid(at, name, f"is not enabled: write one of {', '.join(settings.schedulers)}")
 
 
-def _scheduler(clique: CliqueTemplate, settings: Settings) -> str:
+def _scheduler(clique: CliqueTemplate, settings: ValidationOptions) -> str:
     return str(clique.spec.pod_spec.get("schedulerName") or settings.default_scheduler)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.validation.field_errors import FieldError, duplicate, invalid
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 
 
-def topology_binding_errors(binding: ClusterTopologyBinding, settings: Settings) -> Iterator[FieldError]:
+def topology_binding_errors(binding: ClusterTopologyBinding, settings: ValidationOptions) -> Iterator[FieldError]:
     levels, bindings = binding.spec.levels, binding.spec.scheduler_topology_bindings
     yield from _unique("spec.levels", "domain", [level.domain for level in levels])
     yield from _unique("spec.levels", "key", [level.key for level in levels])

@@ -6,7 +6,7 @@ from itertools import islice
 
 import msgspec
 
-from grove.api.types.meta import Wire
+from grove.api.types.meta import WireStruct
 
 
 class ErrorKind(StrEnum):
@@ -47,7 +47,7 @@ class Verbatim(str):
     __slots__ = ()
 
 
-class FieldError(Wire):
+class FieldError(WireStruct):
     path: str
     kind: ErrorKind
     detail: str

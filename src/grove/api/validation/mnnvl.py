@@ -6,17 +6,17 @@ from grove.api.labels import MNNVL_GROUP
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.validation.field_errors import FieldError, forbidden, invalid
 from grove.api.validation.syntax import dns_label_complaint
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 
 NO_GROUP = "none"
 
 
-def mnnvl_errors(pcs: PodCliqueSet, settings: Settings) -> Iterator[FieldError]:
+def mnnvl_errors(pcs: PodCliqueSet, settings: ValidationOptions) -> Iterator[FieldError]:
     for path, value in _values(pcs).values():
         if value is None or value == NO_GROUP:
             continue
-        if complaint := dns_label_complaint(value):
-            yield invalid(path, value, f'{complaint}; or write "{NO_GROUP}"')
+        if error_message := dns_label_complaint(value):
+            yield invalid(path, value, f'{error_message}; or write "{NO_GROUP}"')
         if not settings.is_mnnvl_enabled:
             yield invalid(path, value, f'multi-node NVLink is switched off here: remove it, or write "{NO_GROUP}"')
 

@@ -19,8 +19,8 @@ def metadata_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
     name = _set_name(pcs)
     if not name:
         yield required("metadata.name", "name the set")
-    elif complaint := dns_label_complaint(name):
-        yield invalid("metadata.name", name, complaint)
+    elif error_message := dns_label_complaint(name):
+        yield invalid("metadata.name", name, error_message)
     yield from label_errors(pcs.metadata.labels, "metadata.labels")
     yield from annotation_errors(pcs.metadata.annotations, "metadata.annotations")
 
@@ -47,8 +47,8 @@ def _spelling(at: str, names: Sequence[str]) -> Iterator[FieldError]:
     for i, name in enumerate(names):
         if not name:
             yield required(f"{at}[{i}].name", "name it")
-        elif complaint := dns_label_complaint(name):
-            yield invalid(f"{at}[{i}].name", name, complaint)
+        elif error_message := dns_label_complaint(name):
+            yield invalid(f"{at}[{i}].name", name, error_message)
 
 
 def _unique(at: str, field: str, values: Sequence[str]) -> Iterator[FieldError]:

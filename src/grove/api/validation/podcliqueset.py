@@ -25,28 +25,28 @@ from grove.api.validation.topology_constraints import (
     topology_errors,
 )
 from grove.api.validation.training import training_errors
-from grove.api.validation.validation_options import FindBinding, Settings
+from grove.api.validation.validation_options import FindBinding, ValidationOptions
 
 # Nobody reads more, and to find them all would be work without use.
 ENOUGH_ERRORS = 1_000
 
 
 def validate_podcliqueset(
-    pcs: PodCliqueSet, settings: Settings, find_binding: FindBinding | None = None
+    pcs: PodCliqueSet, settings: ValidationOptions, find_binding: FindBinding | None = None
 ) -> tuple[FieldError, ...]:
     """Everything that is wrong with a new, defaulted set; of very many errors the first."""
     errors = chain(_new_set_errors(pcs, settings, find_binding), budget_errors(pcs, settings.objects_per_set))
     return tuple(islice(errors, ENOUGH_ERRORS))
 
 
-def validate_stored_podcliqueset(pcs: PodCliqueSet, settings: Settings) -> tuple[FieldError, ...]:
+def validate_stored_podcliqueset(pcs: PodCliqueSet, settings: ValidationOptions) -> tuple[FieldError, ...]:
     """What keeps a defaulted set, which came past admission or is older, from being carried out."""
     errors = _errors(pcs, settings, stored_topology_errors(pcs.spec.template))
     return tuple(islice(errors, ENOUGH_ERRORS))
 
 
 def validate_podcliqueset_update(
-    old: PodCliqueSet, new: PodCliqueSet, settings: Settings, find_binding: FindBinding | None = None
+    old: PodCliqueSet, new: PodCliqueSet, settings: ValidationOptions, find_binding: FindBinding | None = None
 ) -> tuple[FieldError, ...]:
     """Everything that the update makes wrong; what was already wrong may stay."""
     # All of them: a new one may stand behind a thousand old ones.
@@ -58,7 +58,7 @@ def validate_podcliqueset_update(
 
 
 def _known_errors(
-    old: PodCliqueSet, new: PodCliqueSet, settings: Settings, find_binding: FindBinding | None
+    old: PodCliqueSet, new: PodCliqueSet, settings: ValidationOptions, find_binding: FindBinding | None
 ) -> tuple[FieldError, ...]:
     """What may stay wrong: all that was, but of a topology that is only named now nothing but its deprecated form."""
     before = tuple(_new_set_errors(old, settings, find_binding))
@@ -68,12 +68,14 @@ def _known_errors(
     return tuple(error for error in before if error.key not in topology or is_deprecation(error))
 
 
-def _new_set_errors(pcs: PodCliqueSet, settings: Settings, find_binding: FindBinding | None) -> Iterator[FieldError]:
+def _new_set_errors(
+    pcs: PodCliqueSet, settings: ValidationOptions, find_binding: FindBinding | None
+) -> Iterator[FieldError]:
     yield from _errors(pcs, settings, topology_errors(pcs.spec.template, settings, find_binding))
     yield from byte_errors(pcs)
 
 
-def _errors(pcs: PodCliqueSet, settings: Settings, topology: Iterator[FieldError]) -> Iterator[FieldError]:
+def _errors(pcs: PodCliqueSet, settings: ValidationOptions, topology: Iterator[FieldError]) -> Iterator[FieldError]:
     template = pcs.spec.template
     yield from metadata_errors(pcs)
     if pcs.spec.replicas < 0:

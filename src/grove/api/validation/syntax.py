@@ -49,17 +49,17 @@ def env_name_complaint(text: str) -> str | None:
 
 def label_errors(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
     for key, value in labels.items():
-        if complaint := qualified_name_complaint(key):
-            yield invalid(path, key, complaint)
-        if complaint := label_value_complaint(value):
-            yield invalid(f"{path}[{key}]", value, complaint)
+        if error_message := qualified_name_complaint(key):
+            yield invalid(path, key, error_message)
+        if error_message := label_value_complaint(value):
+            yield invalid(f"{path}[{key}]", value, error_message)
 
 
 def annotation_errors(annotations: Mapping[str, str], path: str) -> Iterator[FieldError]:
     for key in annotations:
         # Annotation keys may have capitals in their prefix; labels may not.
-        if complaint := qualified_name_complaint(key.lower()):
-            yield invalid(path, key, complaint)
+        if error_message := qualified_name_complaint(key.lower()):
+            yield invalid(path, key, error_message)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > _GREATEST_ANNOTATIONS:
         yield invalid(path, size, f"all annotations together may have {_GREATEST_ANNOTATIONS} bytes: shorten them")

@@ -7,7 +7,7 @@ import msgspec
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.podcliqueset import SetTemplate, TopologyConstraint
 from grove.api.validation.field_errors import FieldError, forbidden, invalid, listed, required
-from grove.api.validation.validation_options import FindBinding, Settings
+from grove.api.validation.validation_options import FindBinding, ValidationOptions
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ def levels_of(template: SetTemplate) -> dict[str, Placed]:
 
 
 def topology_errors(
-    template: SetTemplate, settings: Settings, find_binding: FindBinding | None
+    template: SetTemplate, settings: ValidationOptions, find_binding: FindBinding | None
 ) -> Iterator[FieldError]:
     """`find_binding` None: what the cluster defines is not known here, so only the set itself is judged."""
     levels = [level for level in levels_of(template).values() if level.constraint is not None]

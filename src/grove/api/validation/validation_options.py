@@ -10,7 +10,7 @@ from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 FindBinding = Callable[[str], ClusterTopologyBinding | None]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class ValidationOptions(msgspec.Struct, frozen=True, kw_only=True):
     schedulers: tuple[str, ...] = ("default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler")
     default_scheduler: str = "default-scheduler"
     # Schedulers that keep a topology of their own, so that a ClusterTopologyBinding may refer to it.

@@ -10,8 +10,8 @@ from grove.cli.common.output import Format, say, say_error, say_json_line
 from grove.errors import UserError
 
 if TYPE_CHECKING:
-    from grove.cli.common.apply_merge import Applied
-    from grove.cli.common.manifest_reader import Document
+    from grove.cli.common.apply_merge import ApplyResult
+    from grove.cli.common.manifest_reader import ManifestDocument
     from grove.kube.transport import Transport
 
 files_option = click.option(
@@ -41,7 +41,7 @@ def apply(filename: tuple[Path, ...], namespace: str, kubeconfig: Path | None, c
 
 
 async def _apply(
-    documents: "list[Document]", namespace: str, kubeconfig: Path | None, context: str, output: Format
+    documents: "list[ManifestDocument]", namespace: str, kubeconfig: Path | None, context: str, output: Format
 ) -> None:
     from grove.cli.common.connection import connect
 
@@ -49,15 +49,17 @@ async def _apply(
         await apply_all(connection.transport, documents, connection.namespace, output)
 
 
-async def apply_all(transport: "Transport", documents: "list[Document]", namespace: str, output: Format) -> None:
+async def apply_all(
+    transport: "Transport", documents: "list[ManifestDocument]", namespace: str, output: Format
+) -> None:
     """All of them, telling as it goes; those that are refused are told together at the end."""
-    from grove.cli.common.apply_merge import Refused, apply_document
+    from grove.cli.common.apply_merge import ApplyRejected, apply_document
 
     refused: list[str] = []
     for document in documents:
         try:
             one = await apply_document(transport, document, namespace)
-        except Refused as error:
+        except ApplyRejected as error:
             refused.append(str(error))
             continue
         _tell(one, output)
@@ -65,7 +67,7 @@ async def apply_all(transport: "Transport", documents: "list[Document]", namespa
         raise UserError("\n".join(refused))
 
 
-def _tell(applied: "Applied", output: Format) -> None:
+def _tell(applied: "ApplyResult", output: Format) -> None:
     if output is Format.JSON:
         say_json_line(applied)
         return

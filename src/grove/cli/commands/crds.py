@@ -2,12 +2,12 @@
 
 import click
 
-from grove.cli.common.object_printer import Notation, notation_option, print_objects
+from grove.cli.common.object_printer import ObjectFormat, notation_option, print_objects
 
 
 @click.command()
 @notation_option
-def crds(output: Notation) -> None:
+def crds(output: ObjectFormat) -> None:
     """Print the CustomResourceDefinitions: `grove crds | kubectl apply --server-side -f -`."""
     from grove.api.schema.crd_generator import custom_resource_definitions
 

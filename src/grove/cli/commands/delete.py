@@ -9,7 +9,7 @@ import click
 
 from grove.cli.common.options import (
     ChoiceOf,
-    Target,
+    ObjectRef,
     context_option,
     kubeconfig_option,
     namespace_option,
@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.2
 PATIENCE_SECONDS = 30.0
 
 
-class Wait(StrEnum):
+class WaitFlag(StrEnum):
     YES = "true"
     NO = "false"
 
@@ -35,7 +35,11 @@ class Wait(StrEnum):
 @click.command()
 @click.argument("targets", nargs=-1, required=True, help="What to delete, such as pcs/chat.", metavar="KIND/NAME...")
 @click.option(
-    "--wait", type=ChoiceOf(Wait), default=Wait.YES.value, show_default=True, help="Wait until everything is gone."
+    "--wait",
+    type=ChoiceOf(WaitFlag),
+    default=WaitFlag.YES.value,
+    show_default=True,
+    help="Wait until everything is gone.",
 )
 @namespace_option
 @kubeconfig_option
@@ -43,7 +47,7 @@ class Wait(StrEnum):
 @output_option
 def delete(
     targets: tuple[str, ...],
-    wait: Wait,
+    wait: WaitFlag,
     namespace: str,
     kubeconfig: Path | None,
     context: str,
@@ -53,11 +57,11 @@ def delete(
     from grove.cli.common.connection import run
 
     parsed = [parse_target(target) for target in targets]
-    run(_delete(parsed, wait is Wait.YES, namespace, kubeconfig, context, output))
+    run(_delete(parsed, wait is WaitFlag.YES, namespace, kubeconfig, context, output))
 
 
 async def _delete(
-    targets: list[Target], is_waiting: bool, namespace: str, kubeconfig: Path | None, context: str, output: Format
+    targets: list[ObjectRef], is_waiting: bool, namespace: str, kubeconfig: Path | None, context: str, output: Format
 ) -> None:
     from grove.cli.common.connection import connect
 
@@ -70,7 +74,7 @@ async def _delete(
         say_json([{"kind": target.kind, "name": target.name, "action": "deleted"} for target in targets])
 
 
-async def _delete_one(connection: "Connection", target: Target, is_waiting: bool) -> None:
+async def _delete_one(connection: "Connection", target: ObjectRef, is_waiting: bool) -> None:
     from grove.cli.common.resource_args import RESOURCES
     from grove.kube.api_errors import ApiError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from grove import __version__
-from grove.cli.common.object_printer import Notation, notation_option, print_objects
+from grove.cli.common.object_printer import ObjectFormat, notation_option, print_objects
 from grove.cli.common.options import FILE, UsageError
 from grove.cli.common.output import say_error
 from grove.errors import UserError
@@ -51,7 +51,7 @@ def manifests(
     config: Path | None,
     ca_bundle: Path | None,
     priority_class: str,
-    output: Notation,
+    output: ObjectFormat,
 ) -> None:
     """Print all that an installation needs: `grove manifests | kubectl apply --server-side -f -`."""
     from grove.api.types.operatorconfiguration import ConfigurationError

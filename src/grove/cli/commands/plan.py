@@ -10,7 +10,7 @@ from grove.cli.common.options import context_option, kubeconfig_option, namespac
 from grove.cli.common.output import Format, say_json, say_rows
 
 if TYPE_CHECKING:
-    from grove.cli.common.manifest_reader import Document
+    from grove.cli.common.manifest_reader import ManifestDocument
     from grove.cli.plan.runner import Seen
 
 
@@ -24,19 +24,19 @@ def plan(filename: tuple[Path, ...], namespace: str, kubeconfig: Path | None, co
     """Say what applying manifests would do, and change nothing: what is replaced, in which order, what is down."""
     from grove.cli.common.connection import run
     from grove.cli.common.manifest_reader import read_documents
-    from grove.cli.plan.runner import foresee
+    from grove.cli.plan.runner import predict_change
     from grove.cli.plan.view import plan_rows
 
     documents = [document for path in filename for document in read_documents(path)]
     # The cluster is read in real time; what would become of it is played on a clock of its own.
-    foreseen = foresee(run(_look(documents, namespace, kubeconfig, context)))
+    foreseen = predict_change(run(_look(documents, namespace, kubeconfig, context)))
     if output is Format.JSON:
         say_json(foreseen)
     else:
         say_rows(plan_rows(foreseen))
 
 
-async def _look(documents: "list[Document]", namespace: str, kubeconfig: Path | None, context: str) -> "Seen":
+async def _look(documents: "list[ManifestDocument]", namespace: str, kubeconfig: Path | None, context: str) -> "Seen":
     from grove.cli.common.connection import connect
     from grove.cli.plan.runner import look
 

@@ -24,7 +24,7 @@ from grove.errors import UserError
 if TYPE_CHECKING:
     from grove.api.template_revision import Revision
     from grove.cli.common.connection import Connection
-    from grove.cli.rollout.follow import Outcome, Wishes
+    from grove.cli.rollout.follow import FollowOptions, FollowResult
     from grove.cli.rollout.progress import Rollout
     from grove.cli.rollout.undo import Stored, Undone
 
@@ -34,7 +34,7 @@ class Watch(StrEnum):
     NO = "false"
 
 
-class Notation(StrEnum):
+class RolloutFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
     YAML = "yaml"
@@ -74,9 +74,9 @@ def status(
 ) -> None:
     """Follow the update of a set until it is over."""
     from grove.cli.common.connection import run
-    from grove.cli.rollout.follow import Wishes
+    from grove.cli.rollout.follow import FollowOptions
 
-    wishes = Wishes(
+    wishes = FollowOptions(
         is_watching=watch is Watch.YES and not no_watch,
         timeout_seconds=parse_timeout(timeout),
         revision=revision,
@@ -93,8 +93,8 @@ def status(
 @click.option(
     "--output",
     "-o",
-    type=ChoiceOf(Notation),
-    default=Notation.TEXT.value,
+    type=ChoiceOf(RolloutFormat),
+    default=RolloutFormat.TEXT.value,
     show_default=True,
     help="`text` for people; `json`, `yaml`.",
 )
@@ -104,7 +104,7 @@ def history(
     namespace: str,
     kubeconfig: Path | None,
     context: str,
-    output: Notation,
+    output: RolloutFormat,
 ) -> None:
     """List the revisions of a set: what each changed, and how many replicas run it."""
     from grove.cli.common.connection import run
@@ -135,13 +135,13 @@ def undo(
 ) -> None:
     """Put the pod templates of an earlier revision back into a set."""
     from grove.cli.common.connection import run
-    from grove.cli.rollout.follow import Wishes
+    from grove.cli.rollout.follow import FollowOptions
 
     if dry_run and wait:
         raise UsageError("--wait: a dry run changes nothing, so there is nothing to wait for; leave one out")
     if timeout and not wait:
         raise UsageError("--timeout: says how long to --wait; add that, or leave this out")
-    wishes = Wishes(timeout_seconds=parse_timeout(timeout)) if wait else None
+    wishes = FollowOptions(timeout_seconds=parse_timeout(timeout)) if wait else None
     run(_undo(_set_name(name), to_revision, dry_run, wishes, namespace, kubeconfig, context, output))
 
 
@@ -154,7 +154,7 @@ def _set_name(text: str) -> str:
 
 
 async def _status(
-    name: str, wishes: "Wishes", namespace: str, kubeconfig: Path | None, context: str, output: Format
+    name: str, wishes: "FollowOptions", namespace: str, kubeconfig: Path | None, context: str, output: Format
 ) -> None:
     from grove.cli.common.connection import connect
 
@@ -165,9 +165,9 @@ async def _status(
     _check(outcome, wishes)
 
 
-async def _follow(connection: "Connection", name: str, wishes: "Wishes", output: Format) -> "Outcome":
+async def _follow(connection: "Connection", name: str, wishes: "FollowOptions", output: Format) -> "FollowResult":
     from grove.cli.common.random_source import fresh_random
-    from grove.cli.rollout.follow import Ending, FollowedRollout, Lines, Picture, Show, follow
+    from grove.cli.rollout.follow import FollowedRollout, FollowEnd, LiveProgress, ProgressLines, Show, follow
     from grove.cli.rollout.undo import no_such_set
 
     client, clock = connection.client, connection.clock
@@ -176,12 +176,18 @@ async def _follow(connection: "Connection", name: str, wishes: "Wishes", output:
     first = await followed.look_once()
     if first is None:
         raise no_such_set(name, connection.namespace)
-    is_moving = wishes.is_watching and not first.is_over and not followed.is_leaving
+    is_moving = wishes.is_watching and not first.is_over and not followed.is_terminating
     is_drawn = is_moving and output is Format.TEXT and is_terminal()
     with screen() if is_drawn else nullcontext() as draw:
-        show = Picture(clock, draw) if draw else Lines(clock) if is_moving and output is Format.TEXT else Show()
+        show = (
+            LiveProgress(clock, draw)
+            if draw
+            else ProgressLines(clock)
+            if is_moving and output is Format.TEXT
+            else Show()
+        )
         outcome = await follow(followed, first, clock, wishes, show)
-    if output is Format.TEXT and outcome.ending in (Ending.OVER, Ending.LOOKED) and not is_drawn:
+    if output is Format.TEXT and outcome.ending in (FollowEnd.OVER, FollowEnd.LOOKED) and not is_drawn:
         _say_look(outcome.rollout, connection)
     return outcome
 
@@ -195,27 +201,27 @@ def _say_look(rollout: "Rollout", connection: "Connection") -> None:
         _say_text(progress_line(rollout))
 
 
-def _check(outcome: "Outcome", wishes: "Wishes") -> None:
+def _check(outcome: "FollowResult", wishes: "FollowOptions") -> None:
     """Raises in words for an update that did not come to its end."""
     from datetime import timedelta
 
     from grove.api.values.durations import format_duration
-    from grove.cli.rollout.follow import Ending
+    from grove.cli.rollout.follow import FollowEnd
     from grove.cli.rollout.view import waits_for
 
     rollout = outcome.rollout
     what = f"pcs/{rollout.name}"
     match outcome.ending:
-        case Ending.TIMED_OUT:
+        case FollowEnd.TIMED_OUT:
             waited = format_duration(timedelta(seconds=wishes.timeout_seconds or 0))
             raise UserError(f"not done after {waited}: {waits_for(rollout)}")
-        case Ending.SUPERSEDED:
+        case FollowEnd.SUPERSEDED:
             raise UserError(
                 f"{what} is at revision {rollout.revision}, not {wishes.revision}; leave --revision out to follow it"
             )
-        case Ending.LEAVING:
+        case FollowEnd.LEAVING:
             raise UserError(f"{what} is being deleted, so its update does not go on; `grove status` shows what is left")
-        case Ending.GONE:
+        case FollowEnd.GONE:
             raise UserError(f"{what} was deleted, so its update does not go on; `grove status` lists what there is")
         case _:
             return
@@ -225,7 +231,7 @@ def _check(outcome: "Outcome", wishes: "Wishes") -> None:
 
 
 async def _history(
-    name: str, number: int | None, namespace: str, kubeconfig: Path | None, context: str, output: Notation
+    name: str, number: int | None, namespace: str, kubeconfig: Path | None, context: str, output: RolloutFormat
 ) -> None:
     from grove.cli.common.connection import connect
     from grove.cli.rollout.undo import find_revision, read_stored
@@ -238,23 +244,23 @@ async def _history(
             await _say_history(connection, stored, output)
 
 
-def _say_revision(name: str, revision: "Revision", output: Notation) -> None:
+def _say_revision(name: str, revision: "Revision", output: RolloutFormat) -> None:
     from grove.api.types.meta import to_wire
     from grove.api.values.yaml_text import spread_text
 
     template = to_wire(revision.template)
-    if output is Notation.JSON:
+    if output is RolloutFormat.JSON:
         say_json({"revision": revision.number, **template})
     else:
         say_part(f"# pcs/{name} revision {revision.number}\n{spread_text(template)}")
 
 
-async def _say_history(connection: "Connection", stored: "Stored", output: Notation) -> None:
+async def _say_history(connection: "Connection", stored: "Stored", output: RolloutFormat) -> None:
     from grove.api import labels
     from grove.api.resources import PODGANGS
     from grove.api.types.meta import to_wire
     from grove.api.values.yaml_text import spread_text
-    from grove.cli.rollout.history import History, build_history
+    from grove.cli.rollout.history import RevisionList, build_history
     from grove.cli.rollout.progress import running_revisions
     from grove.cli.rollout.revisions import asked_revision, asked_template
     from grove.cli.rollout.view import history_rows
@@ -264,10 +270,10 @@ async def _say_history(connection: "Connection", stored: "Stored", output: Notat
     gangs = await connection.client.list(PODGANGS, namespace=pcs.metadata.namespace, label_selector=selector)
     current = asked_revision(asked_template(pcs), stored.revisions)
     entries = build_history(stored.revisions, current, running_revisions(pcs, gangs.items))
-    found = History(name=pcs.metadata.name, namespace=pcs.metadata.namespace, revisions=entries)
-    if output is Notation.JSON:
+    found = RevisionList(name=pcs.metadata.name, namespace=pcs.metadata.namespace, revisions=entries)
+    if output is RolloutFormat.JSON:
         say_json(found)
-    elif output is Notation.YAML:
+    elif output is RolloutFormat.YAML:
         say_part(spread_text(to_wire(found)))
     elif entries:
         say_rows(history_rows(entries, connection.clock.now(), width() if is_terminal() else None))
@@ -285,7 +291,7 @@ async def _undo(
     name: str,
     to_revision: int | None,
     is_dry_run: bool,
-    wishes: "Wishes | None",
+    wishes: "FollowOptions | None",
     namespace: str,
     kubeconfig: Path | None,
     context: str,

@@ -13,7 +13,7 @@ from grove.cli.common.options import FILE, ChoiceOf, UsageError, output_option, 
 from grove.cli.common.output import Format
 
 
-class Kubelet(StrEnum):
+class RunKubelet(StrEnum):
     PROCESS = "process"
     SIMULATED = "simulated"
 
@@ -25,14 +25,14 @@ class Until(StrEnum):
     AVAILABLE = "available"
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user asked for, checked."""
 
     file: Path
     timeout_seconds: float | None
     nodes: int
     node_resources: dict[str, str]
-    kubelet: Kubelet
+    kubelet: RunKubelet
     until: Until
     output: Format
 
@@ -57,8 +57,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option(
     "--kubelet",
-    type=ChoiceOf(Kubelet),
-    default=Kubelet.PROCESS.value,
+    type=ChoiceOf(RunKubelet),
+    default=RunKubelet.PROCESS.value,
     show_default=True,
     help="Local processes, or only the pretence of them.",
 )
@@ -75,14 +75,14 @@ def run(
     timeout: str,
     nodes: int,
     node_resources: str,
-    kubelet: Kubelet,
+    kubelet: RunKubelet,
     until: Until,
     output: Format,
 ) -> int:
     """Run sets to their end on a cluster of their own: 0 they succeeded, 1 one failed, 124 out of time."""
-    if kubelet is Kubelet.PROCESS and sys.platform != "linux":
+    if kubelet is RunKubelet.PROCESS and sys.platform != "linux":
         raise UsageError("--kubelet process: local processes are run on Linux only; use --kubelet simulated")
-    wishes = Wishes(
+    wishes = RunOptions(
         file=file,
         timeout_seconds=parse_timeout(timeout),
         nodes=nodes,

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from grove.cli.common.options import FILE, Target, UsageError, output_option
+from grove.cli.common.options import FILE, ObjectRef, UsageError, output_option
 from grove.cli.common.output import Cell, Format, Tone, say, say_error, say_json_line, say_rows
 from grove.errors import UserError
 
 if TYPE_CHECKING:
     from grove.api.types.meta import JsonObject
     from grove.cli.status.tree import SetNode
-    from grove.planner.explain.text import Sentence
+    from grove.planner.explain.text import Explanation
     from grove.sim.scenario.narrator import Told
     from grove.sim.scenario.runner import Played
     from grove.sim.scenario.scenario_file import Scenario
@@ -73,14 +73,14 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class SetEndState(msgspec.Struct, frozen=True, kw_only=True):
     """One set when the scenario is over, and what it waits for then."""
 
     tree: "SetNode"
-    sentences: "tuple[Sentence, ...]"
+    sentences: "tuple[Explanation, ...]"
 
 
-async def _ending(world: "World") -> list[Ending]:
+async def _ending(world: "World") -> list[SetEndState]:
     from random import Random
 
     from grove.cli.status.set_watcher import Followed
@@ -89,20 +89,20 @@ async def _ending(world: "World") -> list[Ending]:
 
     found = []
     for tree in await Followed(world.client, world.clock, Random(0)).look_once():
-        target = Target("podcliqueset", tree.name)
+        target = ObjectRef("podcliqueset", tree.name)
         said = () if is_settled(tree) else await explain(world.client, world.clock.now(), tree.namespace, target)
-        found.append(Ending(tree=without_pods(tree), sentences=said))
+        found.append(SetEndState(tree=without_pods(tree), sentences=said))
     return found
 
 
-def _say_json(played: "Played[list[Ending]]") -> None:
+def _say_json(played: "Played[list[SetEndState]]") -> None:
     for line in played.lines:
         say_json_line(line)
     for ending in played.ending:
         say_json_line({"at": played.ends_at, "set": ending.tree, "sentences": ending.sentences})
 
 
-def _say_text(played: "Played[list[Ending]]") -> None:
+def _say_text(played: "Played[list[SetEndState]]") -> None:
     from datetime import timedelta
 
     from grove.cli.commands.why import why_rows

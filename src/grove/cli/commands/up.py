@@ -17,20 +17,20 @@ NODES = 8
 NODE_RESOURCES = "cpu=32,memory=256Gi,nvidia.com/gpu=8,pods=110"
 
 
-class Kubelet(StrEnum):
+class UpKubelet(StrEnum):
     SIMULATED = "simulated"
     PROCESS = "process"
     NONE = "none"
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user asked for, checked."""
 
     files: tuple[Path, ...]
     # None: not asked for. A new cluster has the usual ones, a kept one keeps what it has.
     nodes: int | None
     node_resources: dict[str, str] | None
-    kubelet: Kubelet
+    kubelet: UpKubelet
     port: int
     has_operator: bool
     kubeconfig: Path
@@ -51,8 +51,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--node-resources", show_default=NODE_RESOURCES, help="What every node has.", metavar="K=V,...")
 @click.option(
     "--kubelet",
-    type=ChoiceOf(Kubelet),
-    default=Kubelet.SIMULATED.value,
+    type=ChoiceOf(UpKubelet),
+    default=UpKubelet.SIMULATED.value,
     show_default=True,
     help="Who runs pods; process: this machine does.",
 )
@@ -81,7 +81,7 @@ def up(
     files: tuple[Path, ...],
     nodes: int | None,
     node_resources: str | None,
-    kubelet: Kubelet,
+    kubelet: UpKubelet,
     port: int,
     no_operator: bool,
     kubeconfig: Path,
@@ -89,9 +89,9 @@ def up(
     output: Format,
 ) -> None:
     """Start a Kubernetes of your own, with nodes and the operator, until Ctrl-C."""
-    if kubelet is Kubelet.PROCESS and sys.platform != "linux":
+    if kubelet is UpKubelet.PROCESS and sys.platform != "linux":
         raise UsageError("--kubelet process: local processes are run on Linux only; use simulated or none")
-    wishes = Wishes(
+    wishes = UpOptions(
         files=files,
         nodes=nodes,
         node_resources=None if node_resources is None else parse_resources(node_resources),

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from grove.cli.commands.manifests import home_option
-from grove.cli.common.object_printer import Notation, notation_option, print_objects
+from grove.cli.common.object_printer import ObjectFormat, notation_option, print_objects
 from grove.cli.common.options import UsageError
 
 
@@ -21,10 +21,17 @@ from grove.cli.common.options import UsageError
     metavar="NAME",
 )
 @notation_option
-def webhook_certs(namespace: str, secret: str, output: Notation) -> None:
+def webhook_certs(namespace: str, secret: str, output: ObjectFormat) -> None:
     """Print a Secret with a new authority and a certificate of the webhooks, good for a year."""
     from grove.admission.webhook_app import WebhookOptions, certificate_names
-    from grove.admission.webhook_certificates import AUTHORITY_KEY, Due, KeyMaterial, Lifetimes, data_of, renewed
+    from grove.admission.webhook_certificates import (
+        AUTHORITY_KEY,
+        KeyMaterial,
+        Lifetimes,
+        RotationStep,
+        data_of,
+        renewed,
+    )
     from grove.api.validation.syntax import dns_label_complaint, dns_subdomain_complaint
     from grove.installation.labels import object_metadata
 
@@ -34,7 +41,7 @@ def webhook_certs(namespace: str, secret: str, output: Notation) -> None:
         raise UsageError(f"--secret {secret}: not a name of a Secret; write for example grove-webhook-server-cert")
     names = certificate_names(WebhookOptions(host="", port=0, namespace=namespace, secret_name=secret))
     nothing = KeyMaterial(certificate=b"", key=b"", authorities=b"")
-    material = renewed(nothing, Due.AUTHORITY, names, asyncio.run(_now()), Lifetimes())
+    material = renewed(nothing, RotationStep.AUTHORITY, names, asyncio.run(_now()), Lifetimes())
     # The key of the authority is thrown away: nobody can sign anything more with it.
     data = {key: value for key, value in data_of(material).items() if key != AUTHORITY_KEY}
     print_objects(

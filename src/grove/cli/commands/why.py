@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from grove.cli.common.options import (
-    Target,
+    ObjectRef,
     context_option,
     kubeconfig_option,
     namespace_option,
@@ -16,7 +16,7 @@ from grove.cli.common.options import (
 from grove.cli.common.output import Cell, Format, Row, Tone, say_json, say_rows
 
 if TYPE_CHECKING:
-    from grove.planner.explain.text import Sentence
+    from grove.planner.explain.text import Explanation
 
 
 @click.command()
@@ -37,13 +37,13 @@ def why(what: str, namespace: str, kubeconfig: Path | None, context: str, output
         say_rows(why_rows(sentences))
 
 
-def why_rows(sentences: "tuple[Sentence, ...]") -> list[Row]:
+def why_rows(sentences: "tuple[Explanation, ...]") -> list[Row]:
     """One sentence a line; causes stand out, what happens next is marked."""
     tones = {"cause": Tone.WAITING, "next": Tone.PLAIN, "note": Tone.FAINT}
     return [(Cell(_line(sentence), tones[sentence.kind]),) for sentence in sentences]
 
 
-def _line(sentence: "Sentence") -> str:
+def _line(sentence: "Explanation") -> str:
     if sentence.kind == "next":
         return f"Next: {sentence.text}"
     # A name stays as it is.
@@ -51,7 +51,7 @@ def _line(sentence: "Sentence") -> str:
     return sentence.text[0].upper() + sentence.text[1:] if is_word else sentence.text
 
 
-async def _why(target: Target, namespace: str, kubeconfig: Path | None, context: str) -> "tuple[Sentence, ...]":
+async def _why(target: ObjectRef, namespace: str, kubeconfig: Path | None, context: str) -> "tuple[Explanation, ...]":
     from grove.cli.common.connection import connect
     from grove.cli.why.runner import explain
 

@@ -10,8 +10,8 @@ from enum import StrEnum
 import msgspec
 
 from grove.api.resources import Object, Resource
-from grove.api.types.meta import JsonObject, Wire
-from grove.cli.common.manifest_reader import Document
+from grove.api.types.meta import JsonObject, WireStruct
+from grove.cli.common.manifest_reader import ManifestDocument
 from grove.cluster.built_in_resources import SERVED
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
@@ -35,7 +35,7 @@ class Verb(StrEnum):
     UNCHANGED = "unchanged"
 
 
-class Applied(Wire):
+class ApplyResult(WireStruct):
     """What became of one document, and what the server warned about."""
 
     kind: str
@@ -48,7 +48,7 @@ class Applied(Wire):
         return f"{self.kind.lower()}/{self.name} {self.action}"
 
 
-class Refused(UserError):
+class ApplyRejected(UserError):
     """The server will not have this document; the message holds all of its reasons, one per line."""
 
 
@@ -67,8 +67,8 @@ class _Status(msgspec.Struct, frozen=True, kw_only=True):
     details: _Details | None = None
 
 
-async def apply_document(transport: Transport, document: Document, namespace: str) -> Applied:
-    """Raises `Refused` when the server says no to this object, `ApiError` when it cannot be asked."""
+async def apply_document(transport: Transport, document: ManifestDocument, namespace: str) -> ApplyResult:
+    """Raises `ApplyRejected` when the server says no to this object, `ApiError` when it cannot be asked."""
     resource = await find_resource(transport, document)
     home = _namespace_of(document, resource, namespace)
     body = _with_last_applied(document.body)
@@ -93,12 +93,12 @@ async def apply_document(transport: Transport, document: Document, namespace: st
         raise _refusal(document, request, response)
     after = decode_object(resource, request, response).metadata.resource_version
     action = Verb.CREATED if is_new else Verb.UNCHANGED if after == version else Verb.CONFIGURED
-    return Applied(
+    return ApplyResult(
         kind=document.kind, namespace=home, name=document.name, action=action, warnings=warnings_of(response)
     )
 
 
-async def find_resource(transport: Transport, document: Document) -> Resource[Object]:
+async def find_resource(transport: Transport, document: ManifestDocument) -> Resource[Object]:
     """Where objects of this kind live: known, or asked of the server."""
     known = _KNOWN.get((document.api_version, document.kind))
     if known is not None:
@@ -128,7 +128,7 @@ def _listed(response: Response) -> list[JsonObject]:
     return [one for one in resources if isinstance(one, dict)] if isinstance(resources, list) else []
 
 
-def _namespace_of(document: Document, resource: Resource[Object], namespace: str) -> str:
+def _namespace_of(document: ManifestDocument, resource: Resource[Object], namespace: str) -> str:
     return str(document.body["metadata"].get("namespace") or namespace) if resource.namespaced else ""
 
 
@@ -175,7 +175,7 @@ def _status_of(response: Response) -> _Status:
         return _Status(message=response.body[:200].decode(errors="replace"))
 
 
-def _refusal(document: Document, request: Request, response: Response) -> Exception:
+def _refusal(document: ManifestDocument, request: Request, response: Response) -> Exception:
     status = _status_of(response)
     what = f"{document.place}: {document.kind} {document.name}"
     if response.status not in (400, 403, 409, 413, 415, 422):
@@ -183,14 +183,14 @@ def _refusal(document: Document, request: Request, response: Response) -> Except
             check(request, response)
         except ApiError as error:
             if error.is_not_found:
-                return Refused(f"{what}: {error.message}; check apiVersion, kind and namespace")
+                return ApplyRejected(f"{what}: {error.message}; check apiVersion, kind and namespace")
             return error
     causes = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in _causes(status)]
     if not causes:
-        return Refused(f"{what} is refused: {status.message}")
+        return ApplyRejected(f"{what} is refused: {status.message}")
     if len(causes) == 1:
-        return Refused(f"{what} is refused: {causes[0]}")
-    return Refused("\n  ".join((f"{what} is refused, {len(causes)} errors:", *causes)))
+        return ApplyRejected(f"{what} is refused: {causes[0]}")
+    return ApplyRejected("\n  ".join((f"{what} is refused, {len(causes)} errors:", *causes)))
 
 
 def _causes(status: _Status) -> tuple[_Cause, ...]:

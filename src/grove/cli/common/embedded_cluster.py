@@ -9,7 +9,7 @@ import sys
 
 import structlog
 
-from grove.api.validation.validation_options import Settings
+from grove.api.validation.validation_options import ValidationOptions
 from grove.backends.native import DEFAULT_SCHEDULER
 from grove.cli.common.random_source import fresh_random
 from grove.clock import Clock
@@ -35,7 +35,7 @@ def new_cluster(
     clock: Clock, kubelet: KubeletKind, store: Storage | None = None, *, has_operator: bool = True
 ) -> EmbeddedCluster:
     # An operator beside it may know other schedulers; ours knows the one that runs here.
-    settings = Settings(schedulers=(DEFAULT_SCHEDULER,)) if has_operator else Settings()
+    settings = ValidationOptions(schedulers=(DEFAULT_SCHEDULER,)) if has_operator else ValidationOptions()
     # The server takes its admission when it is made, and the admission looks into the server's store.
     admission = admission_of(lambda: cluster.server.store, settings)
     cluster = EmbeddedCluster(clock, fresh_random(), admission=admission, kubelet=kubelet, store=store)

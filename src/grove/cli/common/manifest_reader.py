@@ -24,7 +24,7 @@ DEEPEST = 200
 _END = object()
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestDocument(msgspec.Struct, frozen=True, kw_only=True):
     """One object of a file; `place` is for messages: `quickstart.yaml, document 2`."""
 
     place: str
@@ -43,7 +43,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.body["metadata"]["name"])
 
 
-def read_documents(path: Path) -> list[Document]:
+def read_documents(path: Path) -> list[ManifestDocument]:
     """All objects of a file (`-`: standard input), lists taken apart. Raises `UserError` with file and document."""
     documents = [document for place, body in _bodies(path) for document in _objects(place, body)]
     if not documents:
@@ -97,7 +97,7 @@ def _read(path: Path) -> str:
         raise UserError(f"{_shown_path(path)}: is not text; give a YAML or JSON manifest") from error
 
 
-def _objects(place: str, body: Any) -> Iterator[Document]:
+def _objects(place: str, body: Any) -> Iterator[ManifestDocument]:
     if not isinstance(body, dict):
         raise UserError(f"{place}: is not an object; it needs apiVersion, kind and metadata")
     missing = [field for field in ("apiVersion", "kind") if not isinstance(body.get(field), str) or not body[field]]
@@ -120,7 +120,7 @@ def _objects(place: str, body: Any) -> Iterator[Document]:
     for field in ("labels", "annotations"):
         if not isinstance(metadata.get(field) or {}, dict):
             raise UserError(f"{place}: metadata.{field} has no keys; write them as KEY: VALUE")
-    yield Document(place=place, body=body)
+    yield ManifestDocument(place=place, body=body)
 
 
 def _shown(error: yaml.YAMLError) -> str:

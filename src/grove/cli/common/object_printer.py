@@ -10,7 +10,7 @@ from grove.cli.common.options import ChoiceOf
 from grove.cli.common.output import say_json, say_part
 
 
-class Notation(StrEnum):
+class ObjectFormat(StrEnum):
     YAML = "yaml"
     JSON = "json"
 
@@ -18,16 +18,16 @@ class Notation(StrEnum):
 notation_option = click.option(
     "--output",
     "-o",
-    type=ChoiceOf(Notation),
-    default=Notation.YAML.value,
+    type=ChoiceOf(ObjectFormat),
+    default=ObjectFormat.YAML.value,
     show_default=True,
     help="YAML documents, or one list in JSON.",
 )
 
 
-def print_objects(objects: Sequence[JsonObject], notation: Notation, *remarks: str) -> None:
+def print_objects(objects: Sequence[JsonObject], notation: ObjectFormat, *remarks: str) -> None:
     """`remarks` stand above the first document, as comments; JSON has no place for them."""
-    if notation is Notation.JSON:
+    if notation is ObjectFormat.JSON:
         say_json({"apiVersion": "v1", "kind": "List", "items": objects})
         return
     head = "".join(f"# {remark}\n" for remark in remarks)

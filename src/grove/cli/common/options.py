@@ -46,7 +46,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _SINGULAR = {word: kind for kind, others in KINDS.items() for word in (kind, *others)}
 
 
-class Target(msgspec.Struct, frozen=True):
+class ObjectRef(msgspec.Struct, frozen=True):
     """An object as a user names it."""
 
     kind: str
@@ -60,14 +60,14 @@ class UsageError(UserError):
     """The command was given something it cannot make sense of: exit code 2."""
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> ObjectRef:
     """`pcs/NAME` and its longer forms."""
     kind_word, _, name = text.partition("/")
     kind = _SINGULAR.get(kind_word.lower())
     if kind is None or not name or "/" in name:
         words = ", ".join((others or (kind,))[0] for kind, others in KINDS.items())
         raise UsageError(f"{text!r}: expected KIND/NAME, such as pcs/chat; kinds: {words}, or their full names")
-    return Target(kind, checked_name(name))
+    return ObjectRef(kind, checked_name(name))
 
 
 def bare_name(text: str, kind: str, *, otherwise: str) -> str:

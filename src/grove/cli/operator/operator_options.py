@@ -16,11 +16,10 @@ from grove.api.types.operatorconfiguration import (
     OperatorConfiguration,
     read_configuration,
 )
-from grove.api.validation.validation_options import Settings as ValidationSettings
+from grove.api.validation.validation_options import ValidationOptions
 from grove.api.values.durations import parse_duration
 from grove.cli.common.options import UsageError
-from grove.controller.controller_options import MassOutage
-from grove.controller.controller_options import Settings as ControllerSettings
+from grove.controller.controller_options import ControllerOptions, MassOutageOptions
 from grove.controller.leader.leader_election import LeaseOptions
 from grove.installation.install_options import DEFAULT_NAMESPACE
 from grove.kube.kubeconfig import SERVICE_ACCOUNT, Access
@@ -49,8 +48,8 @@ def lease_options(election: LeaderElection, namespace: str) -> LeaseOptions:
     )
 
 
-def controller_settings(configuration: OperatorConfiguration) -> ControllerSettings:
-    return ControllerSettings(
+def controller_settings(configuration: OperatorConfiguration) -> ControllerOptions:
+    return ControllerOptions(
         workers=configuration.controllers.workers,
         schedulers=configuration.scheduler.enabled,
         default_scheduler=configuration.scheduler.default_profile_name,
@@ -61,8 +60,8 @@ def controller_settings(configuration: OperatorConfiguration) -> ControllerSetti
     )
 
 
-def _mass_outage(termination: GangTermination) -> MassOutage:
-    return MassOutage(
+def _mass_outage(termination: GangTermination) -> MassOutageOptions:
+    return MassOutageOptions(
         is_enabled=termination.is_holding,
         threshold=termination.mass_outage.threshold,
         max_hold=parse_duration(termination.mass_outage.max_hold),
@@ -124,8 +123,8 @@ def _authorizer(
     )
 
 
-def _validation(configuration: OperatorConfiguration) -> ValidationSettings:
-    return ValidationSettings(
+def _validation(configuration: OperatorConfiguration) -> ValidationOptions:
+    return ValidationOptions(
         schedulers=configuration.scheduler.enabled,
         default_scheduler=configuration.scheduler.default_profile_name,
         is_topology_aware=configuration.topology_aware_scheduling.enabled,

@@ -15,7 +15,7 @@ from random import Random
 import structlog
 
 from grove import __version__
-from grove.admission.webhook_app import WebhookOptions, Webhooks
+from grove.admission.webhook_app import WebhookApp, WebhookOptions
 from grove.api.types.operatorconfiguration import OperatorConfiguration
 from grove.cli.commands.operator import OperatorWishes
 from grove.cli.common.log_format import log_to_stderr
@@ -33,11 +33,11 @@ from grove.controller.leader.write_fence import Fence, FencedTransport
 from grove.controller.manager import Controller, run_through_restores
 from grove.controller.observability.event_loop_lag import LoopLag
 from grove.controller.observability.health import Health
-from grove.controller.observability.http_endpoints import Page, Pages, Query
-from grove.controller.observability.instrumentation import OverheardTransport
+from grove.controller.observability.http_endpoints import Endpoint, Pages, Query
+from grove.controller.observability.instrumentation import InstrumentedTransport
 from grove.controller.observability.metrics import CONTENT_TYPE, Metrics
 from grove.controller.observability.profiling import profiling_pages
-from grove.controller.rate_limit import PacedTransport
+from grove.controller.rate_limit import RateLimitedTransport
 from grove.kube.client import Client
 from grove.kube.http_transport import HttpTransport
 from grove.kube.kubeconfig import Access, find_access
@@ -114,8 +114,8 @@ class _Operator:
 
     async def _serve_webhooks(self, options: WebhookOptions) -> None:
         """Whoever leads: an API server asks any of us."""
-        client = Client(OverheardTransport(self._transport, self._metrics, self._health), self._clock)
-        webhooks = Webhooks(client, self._clock, Random(self._random.random()), options)
+        client = Client(InstrumentedTransport(self._transport, self._metrics, self._health), self._clock)
+        webhooks = WebhookApp(client, self._clock, Random(self._random.random()), options)
         self._health.webhooks_ready = lambda: webhooks.is_ready
         self._health.webhooks_trouble = lambda: webhooks.trouble
         await webhooks.run()
@@ -126,7 +126,7 @@ class _Operator:
             self._health.leader = lambda: "this process, without an election"
             await lead_alone(self._work, self._clock, stop)
             return
-        client = Client(OverheardTransport(self._transport, self._metrics), self._clock)
+        client = Client(InstrumentedTransport(self._transport, self._metrics), self._clock)
         options = lease_options(election, self._access.namespace)
         leadership = Leadership(client, self._clock, self._random, options, self._identity)
         self._health.leader = lambda: _leader_in_words(leadership)
@@ -134,7 +134,7 @@ class _Operator:
 
     async def _work(self, fence: Fence) -> None:
         """One term, with empty memory."""
-        transport = OverheardTransport(
+        transport = InstrumentedTransport(
             self._paced(FencedTransport(self._transport, fence)), self._metrics, self._health
         )
         client = Client(transport, self._clock, WriteLimiter(self._clock))
@@ -162,7 +162,7 @@ class _Operator:
         connection = self._configuration.runtime_client_connection
         if connection.qps <= 0:
             return transport
-        return PacedTransport(
+        return RateLimitedTransport(
             transport, self._clock, per_second=connection.qps, burst=connection.burst or int(connection.qps)
         )
 
@@ -190,8 +190,8 @@ class _Operator:
             self._greet(urls)
             yield
 
-    async def _metrics_page(self, _: Query) -> Page:
-        return Page(body=self._metrics.text(), content_type=CONTENT_TYPE)
+    async def _metrics_page(self, _: Query) -> Endpoint:
+        return Endpoint(body=self._metrics.text(), content_type=CONTENT_TYPE)
 
     def _greet(self, urls: dict[str, str]) -> None:
         log.info(

@@ -10,19 +10,19 @@ from typing import Any
 import msgspec
 
 from grove.api.resources import PODCLIQUESETS
-from grove.api.types.meta import NamespacedName, Wire
-from grove.cli.common.apply_merge import Applied, Refused, Verb, apply_document
-from grove.cli.common.manifest_reader import Document
-from grove.cli.common.options import Target
+from grove.api.types.meta import NamespacedName, WireStruct
+from grove.cli.common.apply_merge import ApplyRejected, ApplyResult, Verb, apply_document
+from grove.cli.common.manifest_reader import ManifestDocument
+from grove.cli.common.options import ObjectRef
 from grove.cli.why.runner import explain
 from grove.clock import Clock
 from grove.errors import UserError
 from grove.kube.client import Client
 from grove.kube.transport import Transport
-from grove.planner.explain.text import Sentence, counted, verb
-from grove.sim.rehearsal.cluster_import import Observed, Subject, observe
+from grove.planner.explain.text import Explanation, counted, verb
+from grove.sim.rehearsal.cluster_import import Observed, RehearsalSubject, observe
 from grove.sim.rehearsal.pod_recorder import PodStory
-from grove.sim.rehearsal.prediction import Outcome, Prediction, predict
+from grove.sim.rehearsal.prediction import PredictedOutcome, Prediction, predict
 from grove.sim.rehearsal.sandbox import Rehearsal, rehearse
 from grove.sim.virtual_clock import run_virtual
 
@@ -36,22 +36,22 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     observed: Observed
     sets: tuple[NamespacedName, ...]
-    documents: tuple[Document, ...]
+    documents: tuple[ManifestDocument, ...]
     ignored: tuple[str, ...]
     namespace: str
 
 
-class PlannedSet(Wire):
+class PlannedSet(WireStruct):
     """One set of the file: what `grove apply` would say, and what would follow."""
 
     action: Verb
     prediction: Prediction
     warnings: tuple[str, ...] = ()
     # What it waits for in the end, if it is not done: as `grove why` says it.
-    sentences: tuple[Sentence, ...] = ()
+    sentences: tuple[Explanation, ...] = ()
 
 
-class Foreseen(Wire):
+class PlanResult(WireStruct):
     sets: tuple[PlannedSet, ...]
     # What was taken for granted, and what could not be seen.
     notes: tuple[str, ...]
@@ -59,13 +59,13 @@ class Foreseen(Wire):
     ignored: tuple[str, ...] = ()
 
 
-async def look(transport: Transport, documents: Sequence[Document], namespace: str, now: datetime) -> Seen:
+async def look(transport: Transport, documents: Sequence[ManifestDocument], namespace: str, now: datetime) -> Seen:
     """Only reads. Raises `UserError` for a file that has no set in it, or a set that is being deleted."""
     played = [one for one in documents if _is_set(one) or one.kind in _SURROUNDINGS]
     sets = tuple(_place(one, namespace) for one in played if _is_set(one))
     if not sets:
         raise UserError(f"{documents[0].place}: no PodCliqueSet in it; a plan tells what becomes of sets")
-    subject = Subject(
+    subject = RehearsalSubject(
         sets=sets,
         new_namespaces=tuple(one.name for one in played if one.kind == "Namespace"),
         classes=tuple(dict.fromkeys(_mentioned("priorityClassName", [one.body for one in played]))),
@@ -78,7 +78,7 @@ async def look(transport: Transport, documents: Sequence[Document], namespace: s
     return Seen(observed=observed, sets=sets, documents=tuple(played), ignored=ignored, namespace=namespace)
 
 
-def foresee(seen: Seen) -> Foreseen:
+def predict_change(seen: Seen) -> PlanResult:
     """Raises `UserError` with the server's reasons when a document would be refused."""
     rehearsal = run_virtual(_rehearse(seen))
     applied = {(one.namespace, one.name): one for one in rehearsal.changed if one.kind == PODCLIQUESETS.kind}
@@ -86,7 +86,7 @@ def foresee(seen: Seen) -> Foreseen:
     for recorded in rehearsal.sets:
         prediction = predict(recorded, is_settled=rehearsal.is_settled)
         said = applied[recorded.place.namespace, recorded.place.name]
-        is_done = prediction.outcome in (Outcome.NOTHING, Outcome.DONE)
+        is_done = prediction.outcome in (PredictedOutcome.NOTHING, PredictedOutcome.DONE)
         planned.append(
             PlannedSet(
                 action=said.action,
@@ -103,45 +103,45 @@ def foresee(seen: Seen) -> Foreseen:
         *_unready(planned),
         *_held(rehearsal),
     )
-    return Foreseen(sets=tuple(planned), notes=notes, ignored=seen.ignored)
+    return PlanResult(sets=tuple(planned), notes=notes, ignored=seen.ignored)
 
 
-Played = Rehearsal[tuple[Applied, ...], dict[NamespacedName, tuple[Sentence, ...]]]
+Played = Rehearsal[tuple[ApplyResult, ...], dict[NamespacedName, tuple[Explanation, ...]]]
 
 
 async def _rehearse(seen: Seen) -> Played:
-    async def change(transport: Transport) -> tuple[Applied, ...]:
+    async def change(transport: Transport) -> tuple[ApplyResult, ...]:
         return await _apply_all(transport, seen)
 
-    async def ending(client: Client, clock: Clock) -> dict[NamespacedName, tuple[Sentence, ...]]:
+    async def ending(client: Client, clock: Clock) -> dict[NamespacedName, tuple[Explanation, ...]]:
         now = clock.now()
         return {
-            one: await explain(client, now, one.namespace, Target("podcliqueset", one.name)) for one in seen.sets
+            one: await explain(client, now, one.namespace, ObjectRef("podcliqueset", one.name)) for one in seen.sets
         }  # fmt: skip
 
     schedulers = _mentioned("schedulerName", [*(one.body for one in seen.documents), *seen.observed.objects])
     return await rehearse(seen.observed, seen.sets, change, ending, schedulers=dict.fromkeys(schedulers))
 
 
-async def _apply_all(transport: Transport, seen: Seen) -> tuple[Applied, ...]:
+async def _apply_all(transport: Transport, seen: Seen) -> tuple[ApplyResult, ...]:
     """As `grove apply` does: all of them, and those that are refused are told together."""
-    applied: list[Applied] = []
+    applied: list[ApplyResult] = []
     refused: list[str] = []
     for document in seen.documents:
         try:
             applied.append(await apply_document(transport, document, seen.namespace))
-        except Refused as error:
+        except ApplyRejected as error:
             refused.append(str(error))
     if refused:
         raise UserError("\n".join(refused))
     return tuple(applied)
 
 
-def _is_set(document: Document) -> bool:
+def _is_set(document: ManifestDocument) -> bool:
     return (document.api_version, document.kind) == (PODCLIQUESETS.api_version, PODCLIQUESETS.kind)
 
 
-def _place(document: Document, namespace: str) -> NamespacedName:
+def _place(document: ManifestDocument, namespace: str) -> NamespacedName:
     home = document.body["metadata"].get("namespace") or namespace
     return NamespacedName(namespace=str(home), name=document.name)
 

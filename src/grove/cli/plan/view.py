@@ -6,16 +6,26 @@ from itertools import groupby
 from grove.cli.commands.why import why_rows
 from grove.cli.common.apply_merge import Verb
 from grove.cli.common.output import Cell, Row, Tone
-from grove.cli.plan.runner import Foreseen, PlannedSet
+from grove.cli.plan.runner import PlannedSet, PlanResult
 from grove.planner.explain.text import counted, verb
 from grove.sim.rehearsal.downtime import Down
-from grove.sim.rehearsal.prediction import Block, Kept, Outcome, Part, Prediction, Step, Turn, Unit, Waiting
+from grove.sim.rehearsal.prediction import (
+    Block,
+    PendingPods,
+    PredictedOutcome,
+    PredictedPart,
+    Prediction,
+    ReplacementStep,
+    ReplicaUpdate,
+    UnitKind,
+    UntouchedPods,
+)
 
 LISTED = 6
 INDENT = "  "
 
 
-def plan_rows(foreseen: Foreseen) -> list[Row]:
+def plan_rows(foreseen: PlanResult) -> list[Row]:
     rows: list[Row] = []
     for planned in foreseen.sets:
         rows += _set_rows(planned)
@@ -38,7 +48,7 @@ def _set_rows(planned: PlannedSet) -> Iterator[Row]:
     )
     yield from _section("Objects", _objects(found))
     yield from _section("Down at the same time, at most", _down(found))
-    if found.outcome is not Outcome.NOTHING:
+    if found.outcome is not PredictedOutcome.NOTHING:
         yield from _section("Stays", _kept(found.kept))
     for warning in planned.warnings:
         yield (Cell(f"Warning: {warning}", Tone.WAITING),)
@@ -58,7 +68,7 @@ def _headline(planned: PlannedSet) -> str:
     name = f"pcs/{found.name}"
     if planned.action is Verb.CREATED:
         return f"{name} is new: {_new(found)}."
-    if found.outcome is Outcome.NOTHING:
+    if found.outcome is PredictedOutcome.NOTHING:
         what = "only the set itself changes" if planned.action is Verb.CONFIGURED else "nothing changes"
         stay = f"its {counted(found.pods.kept, 'pod')} {verb(found.pods.kept, 'stays', 'stay')}"
         return f"{name}: {what}; {stay}{_outdated(found)}."
@@ -102,7 +112,7 @@ def _outdated(found: Prediction) -> str:
     count = found.outdated_pods
     if not count:
         return ""
-    is_over = found.outcome in (Outcome.NOTHING, Outcome.DONE)
+    is_over = found.outcome in (PredictedOutcome.NOTHING, PredictedOutcome.DONE)
     until = f" until {verb(count, 'it is', 'they are')} deleted" if is_over else ""
     return f"; {counted(count, 'pod')} {verb(count, 'keeps', 'keep')} the old template{until}"
 
@@ -112,9 +122,9 @@ def _outdated(found: Prediction) -> str:
 
 def _stall_rows(planned: PlannedSet) -> Iterator[Row]:
     found = planned.prediction
-    if found.outcome not in (Outcome.STALLED, Outcome.RESTLESS):
+    if found.outcome not in (PredictedOutcome.STALLED, PredictedOutcome.RESTLESS):
         return
-    lead = "It would not complete" if found.outcome is Outcome.STALLED else "It would never come to rest"
+    lead = "It would not complete" if found.outcome is PredictedOutcome.STALLED else "It would never come to rest"
     reason = f": {found.stalled} ({found.stalled_reason})" if found.stalled else ":"
     yield (Cell(f"{lead}{reason}", Tone.BAD),)
     lines = [_waiting(one) for one in found.waiting if not one.waits_for or one.waits_for not in found.stalled]
@@ -126,7 +136,7 @@ def _stall_rows(planned: PlannedSet) -> Iterator[Row]:
         yield from ((Cell(f"{INDENT}{row[0].text}", row[0].tone),) for row in why_rows(planned.sentences))
 
 
-def _waiting(one: Waiting) -> str:
+def _waiting(one: PendingPods) -> str:
     what = f"{counted(one.pods, 'pod')} of {_listed(one.cliques)} {verb(one.pods, 'is', 'are')} not ready in the end"
     return f"{what}: {one.waits_for}" if one.waits_for else what
 
@@ -146,7 +156,7 @@ def _order(found: Prediction) -> list[str]:
     return lines
 
 
-def _shape(turn: Turn) -> tuple[tuple[object, ...], ...]:
+def _shape(turn: ReplicaUpdate) -> tuple[tuple[object, ...], ...]:
     """What a turn looks like without its names."""
     return tuple(
         (part.kind, part.at_once, tuple((len(step.pods), step.group_replica, step.unready_pods) for step in part.steps))
@@ -154,14 +164,14 @@ def _shape(turn: Turn) -> tuple[tuple[object, ...], ...]:
     )
 
 
-def _turn(turn: Turn, *, number: int) -> list[str]:
+def _turn(turn: ReplicaUpdate, *, number: int) -> list[str]:
     lead = f"set replica {turn.set_replica}: "
     if len(turn.parts) == 1:
         return [f"{lead}{_part(turn.parts[0])}"]
     return [f"{lead}side by side", *(f"{INDENT}{_part(part)}" for part in turn.parts)]
 
 
-def _part(part: Part) -> str:
+def _part(part: PredictedPart) -> str:
     if part.kind != "podclique":
         return f"group {part.name}: {_listed([_whole(step) for step in part.steps], ', then ')}"
     count = sum(len(step.pods) for step in part.steps)
@@ -169,26 +179,26 @@ def _part(part: Part) -> str:
     return f"{counted(count, 'pod')} of {part.name}{_clique_pace(part, count)}: {names}"
 
 
-def _clique_pace(part: Part, count: int) -> str:
+def _clique_pace(part: PredictedPart, count: int) -> str:
     if count == 1:
         return ""
     return ", one at a time" if _is_single(part) else f", up to {_most(part)} at the same time"
 
 
-def _is_single(part: Part) -> bool:
+def _is_single(part: PredictedPart) -> bool:
     return part.at_once == 1 and all(len(step.pods) == 1 for step in part.steps)
 
 
-def _most(part: Part) -> int:
+def _most(part: PredictedPart) -> int:
     return max(part.at_once, max(len(step.pods) for step in part.steps))
 
 
-def _together(step: Step) -> str:
+def _together(step: ReplacementStep) -> str:
     said = _names(step.pods)
     return f"{said} (not ready)" if step.unready_pods == len(step.pods) else said
 
 
-def _whole(step: Step) -> str:
+def _whole(step: ReplacementStep) -> str:
     state = ", not ready" if step.unready_pods == len(step.pods) else ""
     return f"replica {step.group_replica} as a whole ({counted(len(step.pods), 'pod')}{state})"
 
@@ -203,17 +213,17 @@ def _created(block: Block) -> str:
 
 
 def _removed(block: Block) -> str:
-    return f"{_unit(block)}: {_names(block.names)}" if block.unit is Unit.POD else _unit(block)
+    return f"{_unit(block)}: {_names(block.names)}" if block.unit is UnitKind.POD else _unit(block)
 
 
 def _unit(block: Block) -> str:
     pods = counted(block.pods, "pod")
     match block.unit:
-        case Unit.SET_REPLICA:
+        case UnitKind.SET_REPLICA:
             return f"set replica {block.set_replica} ({pods})"
-        case Unit.GROUP_REPLICA:
+        case UnitKind.GROUP_REPLICA:
             return f"replica {block.group_replica} of group {block.name} ({pods})"
-        case Unit.POD:
+        case UnitKind.POD:
             return f"{pods} of {block.name}"
 
 
@@ -257,7 +267,7 @@ def _alike(downs: Sequence[Down]) -> list[tuple[tuple[str, int, int], list[Down]
     return list(found.items())
 
 
-def _kept(kept: Sequence[Kept]) -> list[str]:
+def _kept(kept: Sequence[UntouchedPods]) -> list[str]:
     if not kept:
         return []
     shown = [f"{counted(one.pods, 'pod')} of {_WHOSE[one.kind]}{one.name}" for one in kept[:LISTED]]

@@ -28,7 +28,7 @@ REDRAW_SECONDS = 1.0
 Draw = Callable[[Sequence[Row]], None]
 
 
-class Ending(StrEnum):
+class FollowEnd(StrEnum):
     OVER = "over"
     # It goes on, and one look was asked for.
     LOOKED = "looked"
@@ -39,13 +39,13 @@ class Ending(StrEnum):
     GONE = "gone"
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    ending: Ending
+class FollowResult(msgspec.Struct, frozen=True, kw_only=True):
+    ending: FollowEnd
     # As it was seen last.
     rollout: Rollout
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class FollowOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How far an update is followed."""
 
     is_watching: bool = True
@@ -75,7 +75,7 @@ class FollowedRollout:
         self._context: SetContext | None = None
         self.uid = Uid("")
         """Of the set that the first look found: another one of its name is another story."""
-        self.is_leaving = False
+        self.is_terminating = False
         self.changed = self._followed.changed
 
     async def look_once(self) -> Rollout | None:
@@ -100,18 +100,20 @@ class FollowedRollout:
         if objects is None:
             return None
         pcs = objects.pcs
-        self.is_leaving = pcs.metadata.is_leaving
+        self.is_terminating = pcs.metadata.is_terminating
         if self._context is None or self._context.generation != pcs.metadata.generation:
             self._context = build_context(pcs)
         return build_rollout(objects, self._context, revisions_of(pcs, self._revisions.values()))
 
 
-async def follow(followed: FollowedRollout, first: Rollout, clock: Clock, wishes: Wishes, show: "Show") -> Outcome:
+async def follow(
+    followed: FollowedRollout, first: Rollout, clock: Clock, wishes: FollowOptions, show: "Show"
+) -> FollowResult:
     """From the first look until one of the endings; each look is shown."""
     show.tell(first)
     ending = _ending(followed, first, wishes)
     if ending is not None:
-        return Outcome(ending=ending, rollout=first)
+        return FollowResult(ending=ending, rollout=first)
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(followed.run())
         outcome = await _until_ending(followed, first, clock, wishes, show)
@@ -120,8 +122,8 @@ async def follow(followed: FollowedRollout, first: Rollout, clock: Clock, wishes
 
 
 async def _until_ending(
-    followed: FollowedRollout, last: Rollout, clock: Clock, wishes: Wishes, show: "Show"
-) -> Outcome:
+    followed: FollowedRollout, last: Rollout, clock: Clock, wishes: FollowOptions, show: "Show"
+) -> FollowResult:
     patience = wishes.timeout_seconds
     gives_up_at = None if patience is None else clock.monotonic() + patience
     while True:
@@ -129,13 +131,13 @@ async def _until_ending(
         followed.changed.clear()
         rollout = followed.look()
         if rollout is None:
-            return Outcome(ending=Ending.GONE, rollout=last)
+            return FollowResult(ending=FollowEnd.GONE, rollout=last)
         show.tell(rollout)
         ending = _ending(followed, rollout, wishes)
         if ending is None and gives_up_at is not None and began_at >= gives_up_at:
-            ending = Ending.TIMED_OUT
+            ending = FollowEnd.TIMED_OUT
         if ending is not None:
-            return Outcome(ending=ending, rollout=rollout)
+            return FollowResult(ending=ending, rollout=rollout)
         last = rollout
         pause = max(SHORTEST_PAUSE_SECONDS, PAUSE_PER_COST * (clock.monotonic() - began_at))
         await clock.sleep(pause)
@@ -143,14 +145,14 @@ async def _until_ending(
         await _news(followed, min((at for at in (left, show.redraw_seconds) if at is not None), default=None))
 
 
-def _ending(followed: FollowedRollout, rollout: Rollout, wishes: Wishes) -> Ending | None:
-    if followed.is_leaving:
-        return Ending.LEAVING
+def _ending(followed: FollowedRollout, rollout: Rollout, wishes: FollowOptions) -> FollowEnd | None:
+    if followed.is_terminating:
+        return FollowEnd.LEAVING
     if wishes.revision not in (None, rollout.revision) and rollout.state is not RolloutState.UNSEEN:
-        return Ending.SUPERSEDED
+        return FollowEnd.SUPERSEDED
     if rollout.is_over:
-        return Ending.OVER
-    return None if wishes.is_watching else Ending.LOOKED
+        return FollowEnd.OVER
+    return None if wishes.is_watching else FollowEnd.LOOKED
 
 
 async def _news(followed: FollowedRollout, at_most: float | None) -> None:
@@ -170,7 +172,7 @@ class Show:
         """A look; what it has in common with the one before need not be told again."""
 
 
-class Lines(Show):
+class ProgressLines(Show):
     """One line per change of substance, with the time. The last word is the command's."""
 
     def __init__(self, clock: Clock) -> None:
@@ -184,7 +186,7 @@ class Lines(Show):
         output.say(f"{self._clock.now():%H:%M:%S} {progress_line(rollout)}")
 
 
-class Picture(Show):
+class LiveProgress(Show):
     """Bars on a terminal that are drawn again and again."""
 
     redraw_seconds = REDRAW_SECONDS

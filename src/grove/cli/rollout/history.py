@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from grove.api.template_revision import Revision
-from grove.api.types.meta import Wire
+from grove.api.types.meta import WireStruct
 from grove.cli.rollout.template_diff import CliqueChange, template_changes
 from grove.planner.rollout.revision_history import CHANGE_CAUSE
 
 
-class HistoryEntry(Wire):
+class HistoryEntry(WireStruct):
     revision: int
     generation_hash: str
     # The templates that the set asks for now.
@@ -22,7 +22,7 @@ class HistoryEntry(Wire):
     changes: tuple[CliqueChange, ...] = ()
 
 
-class History(Wire):
+class RevisionList(WireStruct):
     name: str
     namespace: str
     revisions: tuple[HistoryEntry, ...]

@@ -11,7 +11,7 @@ from grove.api import labels, names
 from grove.api.reasons import ConditionType
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS
 from grove.api.template_revision import Revision
-from grove.api.types.meta import ConditionStatus, Wire, find_condition
+from grove.api.types.meta import ConditionStatus, WireStruct, find_condition
 from grove.api.types.pod import Pod
 from grove.api.types.podcliqueset import PodCliqueSet, UpdateType
 from grove.api.types.podgang import PodGang
@@ -30,7 +30,7 @@ class RolloutState(StrEnum):
     UP_TO_DATE = "UpToDate"
 
 
-class Share(Wire):
+class Share(WireStruct):
     updated: int
     total: int
 
@@ -38,7 +38,7 @@ class Share(Wire):
         return f"{self.updated}/{self.total}"
 
 
-class UnitProgress(Wire):
+class UnitProgress(WireStruct):
     """A clique (counted in pods) or a group (in replicas) that is being updated."""
 
     kind: str
@@ -48,7 +48,7 @@ class UnitProgress(Wire):
     current: str = ""
 
 
-class Turn(Wire):
+class CurrentReplica(WireStruct):
     """The one replica that is being updated."""
 
     replica_index: int
@@ -56,12 +56,12 @@ class Turn(Wire):
     units: tuple[UnitProgress, ...] = ()
 
 
-class Stall(Wire):
+class Stall(WireStruct):
     reason: str
     message: str
 
 
-class Rollout(Wire):
+class Rollout(WireStruct):
     name: str
     namespace: str
     state: RolloutState
@@ -76,7 +76,7 @@ class Rollout(Wire):
     available_replicas: int
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    turn: Turn | None = None
+    turn: CurrentReplica | None = None
     stalled: Stall | None = None
 
     @property
@@ -179,7 +179,7 @@ class Counting:
 
     def _has_old_pods(self, replica: ReplicaBlueprint) -> bool:
         return any(
-            not self._is_new_pod(pod, drawn) and not pod.metadata.is_leaving
+            not self._is_new_pod(pod, drawn) and not pod.metadata.is_terminating
             for drawn in replica.cliques
             for pod in self._pods_of(drawn)
         )
@@ -187,10 +187,10 @@ class Counting:
     def pods(self) -> Share:
         return _sum(self._clique_share(clique) for replica in self._replicas for clique in replica.cliques)
 
-    def turn(self, index: int, started_at: datetime) -> Turn:
+    def turn(self, index: int, started_at: datetime) -> CurrentReplica:
         replica = next((one for one in self._replicas if one.index == index), None)
         units = () if replica is None else (*self._updating_cliques(replica), *self._updating_groups(replica))
-        return Turn(replica_index=index, started_at=started_at, units=units)
+        return CurrentReplica(replica_index=index, started_at=started_at, units=units)
 
     def _updating_cliques(self, replica: ReplicaBlueprint) -> Iterable[UnitProgress]:
         for drawn in replica.cliques:
@@ -221,10 +221,10 @@ class Counting:
 
     def _clique_share(self, drawn: CliqueBlueprint) -> Share:
         clique = self._cliques.get(drawn.name)
-        if clique is None or clique.metadata.is_leaving:
+        if clique is None or clique.metadata.is_terminating:
             # It comes back with the scale that only its gang knows; the template's is the best guess.
             return Share(updated=0, total=drawn.template.spec.replicas)
-        new = sum(self._is_new_pod(pod, drawn) and not pod.metadata.is_leaving for pod in self._pods_of(drawn))
+        new = sum(self._is_new_pod(pod, drawn) and not pod.metadata.is_terminating for pod in self._pods_of(drawn))
         return Share(updated=min(new, clique.spec.replicas), total=clique.spec.replicas)
 
     def _pods_of(self, drawn: CliqueBlueprint) -> list[Pod]:

@@ -20,7 +20,7 @@ def revision_selector(pcs_name: str) -> str:
 def revisions_of(pcs: PodCliqueSet, stored: Iterable[ControllerRevision]) -> tuple[Revision, ...]:
     """Those of this very set, the oldest first; the last one is what the operator saw last."""
     owner = PODCLIQUESETS.owner_key(pcs.metadata)
-    mine = (one for one in stored if one.metadata.controller == owner and not one.metadata.is_leaving)
+    mine = (one for one in stored if one.metadata.controller == owner and not one.metadata.is_terminating)
     found = (read_revision(one, pcs.metadata.name) for one in mine)
     return tuple(sorted(filter(None, found), key=lambda revision: revision.number))
 

@@ -7,20 +7,20 @@ import msgspec
 
 from grove.api.template_hash import canonical_template
 from grove.api.template_revision import CliqueRevision, RevisionTemplate
-from grove.api.types.meta import JsonObject, Wire
+from grove.api.types.meta import JsonObject, WireStruct
 from grove.api.types.podclique import PodCliqueSpec
 from grove.api.types.podcliqueset import CliqueTemplate
 
 _CONTAINERS = ("initContainers", "containers")
 
 
-class ImageChange(Wire):
+class ImageChange(WireStruct):
     container: str
     before: str
     after: str
 
 
-class CliqueChange(Wire):
+class CliqueChange(WireStruct):
     """One clique whose pods become others."""
 
     clique: str

@@ -15,7 +15,7 @@ from grove.api.template_revision import (
     with_templates,
 )
 from grove.api.types.controllerrevision import ControllerRevision
-from grove.api.types.meta import JsonObject, Wire
+from grove.api.types.meta import JsonObject, WireStruct
 from grove.api.types.podcliqueset import PodCliqueSet, SetTemplate
 from grove.cli.common.apply_merge import warnings_of
 from grove.cli.common.connection import Connection
@@ -32,7 +32,7 @@ ATTEMPTS = 10
 PAUSE_SECONDS = 0.1
 
 
-class Undone(Wire):
+class Undone(WireStruct):
     """What going back did, or would do."""
 
     name: str
@@ -123,7 +123,7 @@ async def _go_back(
     connection: Connection, stored: Stored, template: SetTemplate, target: Revision, *, is_dry_run: bool
 ) -> Undone:
     pcs = stored.pcs
-    if pcs.metadata.is_leaving:
+    if pcs.metadata.is_terminating:
         raise UserError(f"pcs/{pcs.metadata.name} is being deleted; there is nothing to go back to")
     before, newest = asked_revision(template, stored.revisions), stored.revisions[-1]
     undone = Undone(

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from grove.api.reasons import ConditionType
-from grove.api.types.meta import Wire, find_condition
+from grove.api.types.meta import WireStruct, find_condition
 from grove.api.types.podcliqueset import PodCliqueSet, SetPhase
 from grove.cli.commands.run import Until
-from grove.cli.run.pod_output import Failure, SetKey
-from grove.planner.explain.text import Sentence
+from grove.cli.run.pod_output import ContainerFailure, SetKey
+from grove.planner.explain.text import Explanation
 
 
-class Ending(StrEnum):
+class RunResult(StrEnum):
     SUCCEEDED = "Succeeded"
     AVAILABLE = "Available"
     FAILED = "Failed"
@@ -22,16 +22,16 @@ class Ending(StrEnum):
 
 # As `timeout` and shells have them: 128 and the number of the signal.
 EXIT_CODES = {
-    Ending.SUCCEEDED: 0,
-    Ending.AVAILABLE: 0,
-    Ending.FAILED: 1,
-    Ending.TIMED_OUT: 124,
-    Ending.INTERRUPTED: 130,
-    Ending.TERMINATED: 143,
+    RunResult.SUCCEEDED: 0,
+    RunResult.AVAILABLE: 0,
+    RunResult.FAILED: 1,
+    RunResult.TIMED_OUT: 124,
+    RunResult.INTERRUPTED: 130,
+    RunResult.TERMINATED: 143,
 }
 
 
-class SetOutcome(Wire):
+class SetOutcome(WireStruct):
     """One set as it stood when the run was over."""
 
     namespace: str
@@ -42,27 +42,27 @@ class SetOutcome(Wire):
     restarts: int
     # Why it failed, or what it waits for.
     message: str = ""
-    waits_for: tuple[Sentence, ...] = ()
+    waits_for: tuple[Explanation, ...] = ()
     # In the order in which they happened.
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[ContainerFailure, ...] = ()
 
 
-class Summary(Wire):
-    outcome: Ending
+class Summary(WireStruct):
+    outcome: RunResult
     exit_code: int
     seconds: float
     sets: tuple[SetOutcome, ...]
 
 
-def ending_of(wanted: Sequence[SetKey], sets: Mapping[SetKey, PodCliqueSet], until: Until) -> Ending | None:
+def ending_of(wanted: Sequence[SetKey], sets: Mapping[SetKey, PodCliqueSet], until: Until) -> RunResult | None:
     """None: it goes on. One that failed is the end of all."""
     found = [sets.get(key) for key in wanted]
     if any(pcs is not None and pcs.status.phase == SetPhase.FAILED for pcs in found):
-        return Ending.FAILED
+        return RunResult.FAILED
     if all(pcs is not None and pcs.status.phase == SetPhase.SUCCEEDED for pcs in found):
-        return Ending.SUCCEEDED
+        return RunResult.SUCCEEDED
     if until is Until.AVAILABLE and all(pcs is not None and _is_available(pcs) for pcs in found):
-        return Ending.AVAILABLE
+        return RunResult.AVAILABLE
     return None
 
 
@@ -76,11 +76,11 @@ def _is_available(pcs: PodCliqueSet) -> bool:
 
 
 def build_summary(
-    ending: Ending,
+    ending: RunResult,
     wanted: Sequence[SetKey],
     sets: Mapping[SetKey, PodCliqueSet],
-    failures: Sequence[Failure],
-    waits: Mapping[SetKey, tuple[Sentence, ...]],
+    failures: Sequence[ContainerFailure],
+    waits: Mapping[SetKey, tuple[Explanation, ...]],
     *,
     seconds: float,
 ) -> Summary:
@@ -92,7 +92,7 @@ def build_summary(
 
 
 def _build_outcome(
-    key: SetKey, pcs: PodCliqueSet | None, failures: tuple[Failure, ...], waits_for: tuple[Sentence, ...]
+    key: SetKey, pcs: PodCliqueSet | None, failures: tuple[ContainerFailure, ...], waits_for: tuple[Explanation, ...]
 ) -> SetOutcome:
     status = pcs.status if pcs is not None else None
     failed = find_condition(status.conditions, ConditionType.FAILED) if status is not None else None

@@ -11,9 +11,9 @@ from typing import Protocol
 from grove.cli.common import output
 from grove.cli.common.output import Board, Format
 from grove.cli.run.exit_status import Summary
-from grove.cli.run.pod_output import Happening, Heard
+from grove.cli.run.pod_output import Heard, RunEvent
 from grove.cli.run.view import Prefixes, summary_rows
-from grove.cli.status.set_watcher import Changes, Look, Picture, Records
+from grove.cli.status.set_watcher import Changes, LiveTree, Look, Records
 from grove.clock import Clock
 
 # Lines that come close together are printed together: on a terminal each print draws the picture again.
@@ -31,7 +31,7 @@ class Stage(Protocol):
 @contextmanager
 def stage(clock: Clock, output_format: Format) -> Iterator[Stage]:
     if output_format is Format.JSON:
-        yield Program()
+        yield JsonOutput()
     elif output.is_terminal():
         with output.board() as board:
             yield Terminal(clock, board)
@@ -39,7 +39,7 @@ def stage(clock: Clock, output_format: Format) -> Iterator[Stage]:
         yield Pipe(clock)
 
 
-class Program:
+class JsonOutput:
     """One JSON value per line: a list of sets at every change, an object for a line of a pod or an event."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Program:
 
 
 def _record(heard: Heard) -> dict[str, object]:
-    if isinstance(heard, Happening):
+    if isinstance(heard, RunEvent):
         return {"about": heard.about, "reason": heard.reason, "message": heard.message, "at": heard.at}
     speaker = heard.speaker
     said = {"remark" if heard.is_remark else "line": heard.text, "at": heard.written_at or None}
@@ -64,7 +64,7 @@ class Terminal:
     def __init__(self, clock: Clock, board: Board) -> None:
         self._board = board
         self._prefixes = Prefixes()
-        self.look: Look = Picture(clock, board.draw, share=SHARE_OF_PICTURE, has_hint=False)
+        self.look: Look = LiveTree(clock, board.draw, share=SHARE_OF_PICTURE, has_hint=False)
 
     def say(self, lines: Sequence[Heard]) -> None:
         self._board.say_above([self._prefixes.row(line) for line in lines])
@@ -88,7 +88,7 @@ def say_summary(summary: Summary, output_format: Format) -> None:
         output.say_rows(summary_rows(summary))
 
 
-class Lines:
+class PodLines:
     """Between who hears the lines of pods and who prints them. Nothing is printed twice, or not at all."""
 
     def __init__(self) -> None:

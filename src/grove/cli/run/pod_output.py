@@ -14,7 +14,7 @@ import msgspec
 from grove.api import labels
 from grove.api.reasons import EventReason
 from grove.api.resources import PODCLIQUESETS, PODGANGS
-from grove.api.types.meta import JsonObject, Uid, Wire
+from grove.api.types.meta import JsonObject, Uid, WireStruct
 from grove.api.types.pod import ContainerStatus, Pod, TerminatedState
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.cli.common.options import KINDS
@@ -36,12 +36,12 @@ _TOLD_REASONS = (EventReason.REPLICA_RESTARTING,)
 _UNTOLD_REASONS = (EventReason.REPLICA_DELETED,)
 
 
-class SetKey(Wire):
+class SetKey(WireStruct):
     namespace: str
     name: str
 
 
-class Speaker(Wire):
+class Speaker(WireStruct):
     """One container of one pod."""
 
     pod: str
@@ -54,7 +54,7 @@ class Speaker(Wire):
         return self.pod if self.is_alone else f"{self.pod}/{self.container}"
 
 
-class PodLine(Wire):
+class PodLine(WireStruct):
     speaker: Speaker
     written_at: str
     text: str
@@ -62,7 +62,7 @@ class PodLine(Wire):
     is_remark: bool = False
 
 
-class Happening(Wire):
+class RunEvent(WireStruct):
     """An event that the owner of a set wants to hear of."""
 
     # As `grove why` understands it.
@@ -72,10 +72,10 @@ class Happening(Wire):
     at: datetime | None = None
 
 
-Heard = PodLine | Happening
+Heard = PodLine | RunEvent
 
 
-class Failure(Wire):
+class ContainerFailure(WireStruct):
     """A container that ended badly, or a pod that failed as a whole, without having been told to go."""
 
     of_set: SetKey
@@ -92,12 +92,12 @@ class Failure(Wire):
     last_lines: tuple[str, ...] = ()
 
 
-class _Involved(Wire):
+class _Involved(WireStruct):
     kind: str = ""
     name: str = ""
 
 
-class _Event(Wire):
+class _Event(WireStruct):
     involved_object: _Involved = _Involved()
     reason: str = ""
     message: str = ""
@@ -105,7 +105,7 @@ class _Event(Wire):
     last_timestamp: datetime | None = None
 
 
-class Recorder:
+class RunRecorder:
     """Give `hear` to the store. `tell` is called with all that is heard, at once; neither may write to the cluster."""
 
     def __init__(self, source: LogSource, tell: Callable[[Heard], None]) -> None:
@@ -115,19 +115,19 @@ class Recorder:
         self._remarks: dict[Uid, dict[str, str]] = {}
         self._failed: dict[Uid, None] = {}
         self.sets: dict[SetKey, PodCliqueSet] = {}
-        self.failures: list[Failure] = []
+        self.failures: list[ContainerFailure] = []
         self.changed = asyncio.Event()
         """A set came, went or has another status."""
 
     def hear(self, change: Change) -> None:
-        if change.served is PODS:
+        if change.resource_info is PODS:
             self._hear_pod(change.entry.obj, msgspec.json.decode(change.entry.data, type=Pod))
             if change.type is ChangeType.DELETED:
                 self._forget(Uid(change.entry.obj["metadata"]["uid"]))
-        elif change.served is EVENTS:
+        elif change.resource_info is EVENTS:
             if change.type is ChangeType.ADDED:
                 self._hear_event(msgspec.json.decode(change.entry.data, type=_Event))
-        elif change.served.qualified == PODCLIQUESETS.full_name:
+        elif change.resource_info.qualified == PODCLIQUESETS.full_name:
             key = SetKey(namespace=change.entry.namespace, name=change.entry.name)
             if change.type is ChangeType.DELETED:
                 self.sets.pop(key, None)
@@ -141,7 +141,7 @@ class Recorder:
             for state, ended in _runs_in(raw, status):
                 self._hear_run(raw, pod, speaker, state, ended)
             self._hear_waiting(pod, speaker, status)
-        if pod.is_failed and not pod.metadata.is_leaving:
+        if pod.is_failed and not pod.metadata.is_terminating:
             self._note_failure(pod, _failure(pod, pod.metadata.name, reason=pod.status.reason))
 
     def _hear_run(
@@ -159,7 +159,7 @@ class Recorder:
             return
         run.close()
         # Whoever was told to go is not to blame for how it went.
-        if ended.exit_code and not pod.metadata.is_leaving:
+        if ended.exit_code and not pod.metadata.is_terminating:
             self._remark(speaker, f"ended with exit code {ended.exit_code}")
             failure = _failure(
                 pod,
@@ -172,7 +172,7 @@ class Recorder:
             )
             self._note_failure(pod, failure)
 
-    def _note_failure(self, pod: Pod, failure: Failure) -> None:
+    def _note_failure(self, pod: Pod, failure: ContainerFailure) -> None:
         if failure.exit_code is None and pod.metadata.uid in self._failed:
             return
         self._failed[pod.metadata.uid] = None
@@ -197,7 +197,7 @@ class Recorder:
         is_trouble = event.type == "Warning" and reason not in _UNTOLD_REASONS
         if kind in _TOLD_KINDS and (is_trouble or reason in _TOLD_REASONS):
             about = f"{KINDS[kind.lower()][0]}/{event.involved_object.name}"
-            self._tell(Happening(about=about, reason=event.reason, message=event.message, at=event.last_timestamp))
+            self._tell(RunEvent(about=about, reason=event.reason, message=event.message, at=event.last_timestamp))
 
     def _forget(self, uid: Uid) -> None:
         for run in self._runs.pop(uid, {}).values():
@@ -258,9 +258,9 @@ def _failure(
     reason: str = "",
     at: datetime | None = None,
     last_lines: tuple[str, ...] = (),
-) -> Failure:
+) -> ContainerFailure:
     metadata = pod.metadata
-    return Failure(
+    return ContainerFailure(
         of_set=SetKey(namespace=metadata.namespace, name=metadata.labels.get(labels.PART_OF, "")),
         where=where,
         pod=metadata.name,

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 from grove.api.resources import PODCLIQUESETS
 from grove.cli.commands.apply import apply_all
-from grove.cli.commands.run import Wishes
+from grove.cli.commands.run import RunOptions
 from grove.cli.common.embedded_cluster import inhabit, new_cluster, prepare_process
-from grove.cli.common.manifest_reader import Document, read_documents
-from grove.cli.common.options import Target
+from grove.cli.common.manifest_reader import ManifestDocument, read_documents
+from grove.cli.common.options import ObjectRef
 from grove.cli.common.random_source import fresh_random
-from grove.cli.run.exit_status import Ending, Summary, build_summary, ending_of
-from grove.cli.run.output import Lines, say_summary, stage
-from grove.cli.run.pod_output import Recorder, SetKey
+from grove.cli.run.exit_status import RunResult, Summary, build_summary, ending_of
+from grove.cli.run.output import PodLines, say_summary, stage
+from grove.cli.run.pod_output import RunRecorder, SetKey
 from grove.cli.status.set_watcher import Followed, keep_looking
 from grove.cli.why.runner import explain
 from grove.clock import Clock, LoopClock
@@ -24,12 +24,12 @@ from grove.cluster.default_topology_binding import create_topology
 from grove.cluster.embedded_cluster import KubeletKind
 from grove.cluster.nodes import Nodes
 from grove.errors import UserError
-from grove.planner.explain.text import Sentence
+from grove.planner.explain.text import Explanation
 
-_ENDINGS = {signal.SIGINT: Ending.INTERRUPTED, signal.SIGTERM: Ending.TERMINATED}
+_ENDINGS = {signal.SIGINT: RunResult.INTERRUPTED, signal.SIGTERM: RunResult.TERMINATED}
 
 
-def run_file(wishes: Wishes) -> int:
+def run_file(wishes: RunOptions) -> int:
     """The exit code."""
     documents = read_documents(wishes.file)
     if not sets_in(documents):
@@ -40,7 +40,7 @@ def run_file(wishes: Wishes) -> int:
     return summary.exit_code
 
 
-def sets_in(documents: Sequence[Document]) -> tuple[SetKey, ...]:
+def sets_in(documents: Sequence[ManifestDocument]) -> tuple[SetKey, ...]:
     keys = [
         SetKey(namespace=str(document.body["metadata"].get("namespace") or "default"), name=document.name)
         for document in documents
@@ -49,7 +49,7 @@ def sets_in(documents: Sequence[Document]) -> tuple[SetKey, ...]:
     return tuple(dict.fromkeys(keys))
 
 
-async def _run(wishes: Wishes, documents: list[Document]) -> Summary:
+async def _run(wishes: RunOptions, documents: list[ManifestDocument]) -> Summary:
     run = Run(wishes, documents, LoopClock.starting_now())
     for number, ending in _ENDINGS.items():
         asyncio.get_running_loop().add_signal_handler(number, run.stop, ending)
@@ -59,19 +59,19 @@ async def _run(wishes: Wishes, documents: list[Document]) -> Summary:
 class Run:
     """One run, from an empty cluster to its summary."""
 
-    def __init__(self, wishes: Wishes, documents: list[Document], clock: Clock) -> None:
+    def __init__(self, wishes: RunOptions, documents: list[ManifestDocument], clock: Clock) -> None:
         self._wishes = wishes
         self._documents = documents
         self._wanted = sets_in(documents)
         self._clock = clock
         self._began_at = clock.monotonic()
-        self._stopped: Ending | None = None
-        self._lines = Lines()
+        self._stopped: RunResult | None = None
+        self._lines = PodLines()
         self._cluster = new_cluster(clock, KubeletKind(wishes.kubelet))
-        self._recorder = Recorder(self._cluster.logs, self._lines.add)
+        self._recorder = RunRecorder(self._cluster.logs, self._lines.add)
         self._cluster.server.store.subscribe(self._recorder.hear)
 
-    def stop(self, ending: Ending) -> None:
+    def stop(self, ending: RunResult) -> None:
         """Of several who stop it the first counts."""
         self._stopped = self._stopped or ending
         self._recorder.changed.set()
@@ -100,16 +100,16 @@ class Run:
                 shown.look.tell(await followed.look_once())
         return summary
 
-    async def _ending(self) -> Ending:
+    async def _ending(self) -> RunResult:
         patience = self._wishes.timeout_seconds
         left = None if patience is None else self._began_at + patience - self._clock.monotonic()
         try:
             async with asyncio.timeout(left):
                 return await self._own_ending()
         except TimeoutError:
-            return Ending.TIMED_OUT
+            return RunResult.TIMED_OUT
 
-    async def _own_ending(self) -> Ending:
+    async def _own_ending(self) -> RunResult:
         while True:
             self._recorder.changed.clear()
             ending = ending_of(self._wanted, self._recorder.sets, self._wishes.until) or self._stopped
@@ -117,19 +117,19 @@ class Run:
                 return ending
             await self._recorder.changed.wait()
 
-    async def _summary(self, ending: Ending) -> Summary:
+    async def _summary(self, ending: RunResult) -> Summary:
         """As things are now: what happens to pods while the cluster ends is nobody's failure."""
         seconds = self._clock.monotonic() - self._began_at
         waits = {}
-        if ending is Ending.TIMED_OUT:
+        if ending is RunResult.TIMED_OUT:
             waits = {key: await self._waits_of(key) for key in self._wanted if key in self._recorder.sets}
         return build_summary(
             ending, self._wanted, self._recorder.sets, self._recorder.failures, waits, seconds=seconds
         )  # fmt: skip
 
-    async def _waits_of(self, key: SetKey) -> tuple[Sentence, ...]:
+    async def _waits_of(self, key: SetKey) -> tuple[Explanation, ...]:
         return await explain(
-            self._cluster.client(), self._clock.now(), key.namespace, Target("podcliqueset", key.name)
+            self._cluster.client(), self._clock.now(), key.namespace, ObjectRef("podcliqueset", key.name)
         )  # fmt: skip
 
 

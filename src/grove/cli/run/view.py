@@ -9,8 +9,8 @@ from grove.api.types.podcliqueset import SetPhase, WorkloadType
 from grove.api.values.durations import format_duration
 from grove.cli.commands.why import why_rows
 from grove.cli.common.output import Cell, Row, Tone
-from grove.cli.run.exit_status import Ending, SetOutcome, Summary
-from grove.cli.run.pod_output import Failure, Happening, Heard, PodLine, Speaker
+from grove.cli.run.exit_status import RunResult, SetOutcome, Summary
+from grove.cli.run.pod_output import ContainerFailure, Heard, PodLine, RunEvent, Speaker
 from grove.planner.explain.text import counted
 
 HUES = (Tone.FIRST_HUE, Tone.SECOND_HUE, Tone.THIRD_HUE, Tone.FOURTH_HUE, Tone.FIFTH_HUE, Tone.SIXTH_HUE)
@@ -21,11 +21,11 @@ MOST_FURTHER_FAILURES = 5
 _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.?|[\x00-\x08\x0b-\x1f\x7f]")
 _PHASE_TONES = {SetPhase.SUCCEEDED.value: Tone.GOOD, SetPhase.FAILED.value: Tone.BAD}
 _BEFORE_ITS_END = {
-    Ending.AVAILABLE: " and available",
-    Ending.FAILED: " when another set failed",
-    Ending.TIMED_OUT: " when its time was up",
-    Ending.INTERRUPTED: " when it was interrupted",
-    Ending.TERMINATED: " when it was told to end",
+    RunResult.AVAILABLE: " and available",
+    RunResult.FAILED: " when another set failed",
+    RunResult.TIMED_OUT: " when its time was up",
+    RunResult.INTERRUPTED: " when it was interrupted",
+    RunResult.TERMINATED: " when it was told to end",
 }
 
 
@@ -37,13 +37,13 @@ class Prefixes:
         self._hues: dict[str, Tone] = {}
 
     def plain(self, heard: Heard) -> str:
-        if isinstance(heard, Happening):
+        if isinstance(heard, RunEvent):
             return _happening(heard)
         return f"{self._name(heard.speaker)} {_mark(heard)} {heard.text}"
 
     def row(self, heard: Heard) -> Row:
         """For a terminal, which would obey what stands in the text."""
-        if isinstance(heard, Happening):
+        if isinstance(heard, RunEvent):
             return (Cell(_happening(heard), Tone.WAITING),)
         hue = self._hues.setdefault(heard.speaker.host, HUES[len(self._hues) % len(HUES)])
         text = _CONTROLS.sub("", heard.text)
@@ -55,7 +55,7 @@ class Prefixes:
         return name.ljust(self._width)
 
 
-def _happening(happening: Happening) -> str:
+def _happening(happening: RunEvent) -> str:
     at = f"{happening.at:%H:%M:%S} " if happening.at is not None else ""
     return f"{at}{happening.about} {happening.reason}: {happening.message}"
 
@@ -86,7 +86,7 @@ def _set_rows(one: SetOutcome, summary: Summary) -> Iterator[Row]:
         yield from _failure_rows(one.failures)
 
 
-def _failure_rows(failures: Sequence[Failure]) -> Iterator[Row]:
+def _failure_rows(failures: Sequence[ContainerFailure]) -> Iterator[Row]:
     first, *others = failures
     further = _first_of_attempts(others, after=first.attempt)
     lines = "; its last lines:" if first.last_lines else "; it wrote nothing"
@@ -99,20 +99,20 @@ def _failure_rows(failures: Sequence[Failure]) -> Iterator[Row]:
         yield (Cell(f"... and {counted(len(further) - MOST_FURTHER_FAILURES, 'more failure')}", Tone.FAINT),)
 
 
-def _first_of_attempts(failures: Sequence[Failure], *, after: int) -> list[Failure]:
+def _first_of_attempts(failures: Sequence[ContainerFailure], *, after: int) -> list[ContainerFailure]:
     """In one attempt the others usually fail because of the first."""
-    found: dict[int, Failure] = {}
+    found: dict[int, ContainerFailure] = {}
     for failure in failures:
         if failure.attempt > after:
             found.setdefault(failure.attempt, failure)
     return list(found.values())
 
 
-def _failure(failure: Failure) -> str:
+def _failure(failure: ContainerFailure) -> str:
     return f"pod/{failure.where}, {_cause(failure)}, in attempt {failure.attempt}"
 
 
-def _cause(failure: Failure) -> str:
+def _cause(failure: ContainerFailure) -> str:
     if failure.exit_code is None:
         return failure.reason or "it failed"
     killed = _signal_name(failure.exit_code - 128)

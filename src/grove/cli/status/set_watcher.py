@@ -152,7 +152,7 @@ async def show_for_ever(followed: Followed, clock: Clock, output_format: Format,
         await keep_looking(followed, clock, Records())
     elif output.is_terminal():
         with output.screen() as draw:
-            await keep_looking(followed, clock, Picture(clock, draw, is_one=is_one))
+            await keep_looking(followed, clock, LiveTree(clock, draw, is_one=is_one))
     else:
         await keep_looking(followed, clock, Changes(clock))
 
@@ -176,7 +176,7 @@ class Records:
         output.say_json_line(trees)
 
 
-class Picture:
+class LiveTree:
     """On a terminal: trees. Ages go on, so it is drawn every second."""
 
     redraw_seconds = 1.0

@@ -14,7 +14,15 @@ import msgspec
 from grove.api import labels, names
 from grove.api.reasons import ConditionType
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS
-from grove.api.types.meta import Condition, HasMetadata, ObjectMeta, OwnerKey, Wire, find_condition, is_condition_true
+from grove.api.types.meta import (
+    Condition,
+    HasMetadata,
+    ObjectMeta,
+    OwnerKey,
+    WireStruct,
+    find_condition,
+    is_condition_true,
+)
 from grove.api.types.pod import ContainerStatus, Pod
 from grove.api.types.podclique import PodClique
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
@@ -31,7 +39,7 @@ REFUSED = "Refused"
 AT_ZERO = "ScaledToZero"
 
 
-class SetObjects(Wire):
+class SetObjects(WireStruct):
     """One set and everything that belongs to it."""
 
     pcs: PodCliqueSet
@@ -41,7 +49,7 @@ class SetObjects(Wire):
     pods: tuple[Pod, ...] = ()
 
 
-class PodCounts(Wire):
+class PodCounts(WireStruct):
     """Pods that stay, out of those that are asked for."""
 
     wanted: int = 0
@@ -49,7 +57,7 @@ class PodCounts(Wire):
     scheduled: int = 0
 
 
-class PodNode(Wire):
+class PodNode(WireStruct):
     name: str
     phase: str
     is_ready: bool
@@ -57,7 +65,7 @@ class PodNode(Wire):
     created_at: datetime | None
 
 
-class CliqueNode(Wire):
+class CliqueNode(WireStruct):
     name: str
     phase: str
     min_available: int
@@ -68,7 +76,7 @@ class CliqueNode(Wire):
     pods: tuple[PodNode, ...] = ()
 
 
-class GroupReplicaNode(Wire):
+class GroupReplicaNode(WireStruct):
     index: int
     # The gang this replica is placed with: its own, or the base gang of the set replica.
     gang: str
@@ -77,7 +85,7 @@ class GroupReplicaNode(Wire):
     cliques: tuple[CliqueNode, ...] = ()
 
 
-class GroupNode(Wire):
+class GroupNode(WireStruct):
     name: str
     phase: str
     replicas: int
@@ -90,7 +98,7 @@ class GroupNode(Wire):
     group_replicas: tuple[GroupReplicaNode, ...] = ()
 
 
-class ReplicaNode(Wire):
+class ReplicaNode(WireStruct):
     index: int
     # The base gang.
     gang: str
@@ -101,7 +109,7 @@ class ReplicaNode(Wire):
     groups: tuple[GroupNode, ...] = ()
 
 
-class Problem(Wire):
+class Problem(WireStruct):
     """A condition of the set that its owner should read."""
 
     type: str
@@ -109,7 +117,7 @@ class Problem(Wire):
     message: str
 
 
-class Updating(Wire):
+class Updating(WireStruct):
     """An update that is under way, and the replica whose turn it is."""
 
     replica_index: int | None
@@ -118,7 +126,7 @@ class Updating(Wire):
     pods: int
 
 
-class Training(Wire):
+class Training(WireStruct):
     """What a set that runs to its end has used of its limits."""
 
     restarts: int
@@ -127,7 +135,7 @@ class Training(Wire):
     deadline: datetime | None = None
 
 
-class SetNode(Wire):
+class SetNode(WireStruct):
     name: str
     namespace: str
     phase: str
@@ -159,7 +167,7 @@ class Deadlines:
 
     def of(self, metadata: ObjectMeta, conditions: tuple[Condition, ...]) -> datetime | None:
         breach = find_condition(conditions, ConditionType.MIN_AVAILABLE_BREACHED)
-        if breach is None or breach.status != "True" or breach.last_transition_time is None or metadata.is_leaving:
+        if breach is None or breach.status != "True" or breach.last_transition_time is None or metadata.is_terminating:
             return None
         from grove.planner.teardown.gang_termination import effective_delay
         from grove.planner.training.lifecycle import failure_of, is_finished
@@ -177,7 +185,7 @@ def build_tree(objects: SetObjects) -> SetNode:
     return SetNode(
         name=pcs.metadata.name,
         namespace=pcs.metadata.namespace,
-        phase=LEAVING if pcs.metadata.is_leaving else pcs.status.phase or SetPhase.PENDING,
+        phase=LEAVING if pcs.metadata.is_terminating else pcs.status.phase or SetPhase.PENDING,
         replicas=pcs.spec.replicas,
         available_replicas=pcs.status.available_replicas,
         updated_replicas=pcs.status.updated_replicas,
@@ -306,7 +314,7 @@ def _replica_phase(gang: PodGang | None, cliques: tuple[CliqueNode, ...], groups
 def _gang_phase(gang: PodGang | None) -> str:
     if gang is None:
         return GangPhase.PENDING
-    return LEAVING if gang.metadata.is_leaving else gang.status.phase or GangPhase.PENDING
+    return LEAVING if gang.metadata.is_terminating else gang.status.phase or GangPhase.PENDING
 
 
 def _build_group(
@@ -336,7 +344,7 @@ def _build_group(
 
 def _group_phase(group: PodCliqueScalingGroup) -> str:
     status = group.status
-    if group.metadata.is_leaving:
+    if group.metadata.is_terminating:
         return LEAVING
     if is_condition_true(status.conditions, ConditionType.MIN_AVAILABLE_BREACHED):
         return BREACHED
@@ -365,7 +373,7 @@ def _build_group_replica(
 
 def _build_clique(clique: PodClique, pods: dict[OwnerKey, list[Pod]], deadlines: Deadlines | None) -> CliqueNode:
     mine = pods.get(PODCLIQUES.owner_key(clique.metadata), [])
-    staying = [pod for pod in mine if not pod.metadata.is_leaving]
+    staying = [pod for pod in mine if not pod.metadata.is_terminating]
     counts = PodCounts(
         wanted=clique.spec.replicas,
         ready=sum(pod.is_ready for pod in staying),
@@ -384,7 +392,7 @@ def _build_clique(clique: PodClique, pods: dict[OwnerKey, list[Pod]], deadlines:
 
 def _clique_phase(clique: PodClique, counts: PodCounts) -> str:
     conditions = clique.status.conditions
-    if clique.metadata.is_leaving:
+    if clique.metadata.is_terminating:
         return LEAVING
     if is_condition_true(conditions, ConditionType.PODS_REFUSED):
         return REFUSED
@@ -416,7 +424,7 @@ def _build_pod(pod: Pod) -> PodNode:
 
 def _pod_phase(pod: Pod) -> str:
     """One word, the most telling one, as `kubectl get pods` chooses it."""
-    if pod.metadata.is_leaving:
+    if pod.metadata.is_terminating:
         return LEAVING
     if pod.spec.scheduling_gates:
         return GATED

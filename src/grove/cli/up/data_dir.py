@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cli.commands.up import NODE_RESOURCES, NODES, Wishes, parse_resources
+from grove.cli.commands.up import NODE_RESOURCES, NODES, UpOptions, parse_resources
 from grove.cli.common.random_source import new_token
 from grove.clock import Clock
 from grove.cluster.default_topology_binding import create_topology
-from grove.cluster.http.cluster_identity import Identity, new_identity, read_identity
+from grove.cluster.http.cluster_identity import ClusterIdentity, new_identity, read_identity
 from grove.cluster.nodes import NodeChanges, Nodes
 from grove.cluster.storage.data_dir import DataDir
-from grove.cluster.storage.group_commit import Journal
+from grove.cluster.storage.group_commit import GroupCommit
 from grove.cluster.storage.store import NotKeptError, Storage
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
@@ -22,7 +22,7 @@ from grove.kube.client import Client
 _NAMED_NODES = 3
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class PersistedCluster(msgspec.Struct, frozen=True, kw_only=True):
     """What was found in the folder."""
 
     path: str
@@ -38,10 +38,10 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return f"Kept in {self.path}: goes on with {self.object_count:,} objects, resourceVersion {self.revision}."
 
 
-def describe(data_dir: DataDir) -> Kept:
+def describe(data_dir: DataDir) -> PersistedCluster:
     store = data_dir.store
     number = sum(sum(1 for _ in table.entries(None)) for table in store.tables())
-    return Kept(path=str(data_dir.path), object_count=number, revision=store.revision)
+    return PersistedCluster(path=str(data_dir.path), object_count=number, revision=store.revision)
 
 
 @asynccontextmanager
@@ -50,7 +50,7 @@ async def keeping(data_dir: DataDir | None) -> AsyncIterator[Storage | None]:
     if data_dir is None:
         yield None
         return
-    journal = Journal(data_dir.store, data_dir.log)
+    journal = GroupCommit(data_dir.store, data_dir.log)
     try:
         yield data_dir.store
     finally:
@@ -67,13 +67,13 @@ async def check_is_kept(store: Storage | None) -> None:
         raise UserError(f"{problem}; see that there is room on the disk, and try again") from problem
 
 
-def identity_of(data_dir: DataDir | None, clock: Clock) -> Identity:
+def identity_of(data_dir: DataDir | None, clock: Clock) -> ClusterIdentity:
     """As it was, so that old kubeconfigs work; or a new one."""
     kept = None if data_dir is None else read_identity(data_dir.read_identity(), clock.now())
     return kept or new_identity(new_token(), clock.now())
 
 
-def keep_identity(data_dir: DataDir | None, identity: Identity, *, port: int) -> None:
+def keep_identity(data_dir: DataDir | None, identity: ClusterIdentity, *, port: int) -> None:
     if data_dir is None:
         return
     text = msgspec.structs.replace(identity, port=port).to_json()
@@ -81,7 +81,7 @@ def keep_identity(data_dir: DataDir | None, identity: Identity, *, port: int) ->
         data_dir.write_identity(text)
 
 
-async def furnish(client: Client, clock: Clock, wishes: Wishes, data_dir: DataDir | None) -> NodeChanges | None:
+async def furnish(client: Client, clock: Clock, wishes: UpOptions, data_dir: DataDir | None) -> NodeChanges | None:
     """A new cluster gets nodes and their topology. A kept one gets the nodes that are asked for now, which is told."""
     nodes, usual = Nodes(client, clock), parse_resources(NODE_RESOURCES)
     if data_dir is not None and data_dir.is_begun:

@@ -11,14 +11,14 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from grove.cli.commands.apply import apply_all
-from grove.cli.commands.up import Wishes
+from grove.cli.commands.up import UpOptions
 from grove.cli.common.embedded_cluster import inhabit, new_cluster, prepare_process
-from grove.cli.common.manifest_reader import Document, read_documents
+from grove.cli.common.manifest_reader import ManifestDocument, read_documents
 from grove.cli.common.output import Format, say, say_json_line
 from grove.cli.common.random_source import fresh_random
 from grove.cli.status.set_watcher import Followed, show_for_ever
 from grove.cli.up.data_dir import (
-    Kept,
+    PersistedCluster,
     check_is_kept,
     describe,
     furnish,
@@ -30,7 +30,7 @@ from grove.cli.up.data_dir import (
 from grove.clock import Clock, LoopClock
 from grove.cluster.built_in_resources import NODES
 from grove.cluster.embedded_cluster import EmbeddedCluster, KubeletKind
-from grove.cluster.http.cluster_identity import Identity
+from grove.cluster.http.cluster_identity import ClusterIdentity
 from grove.cluster.http.https_server import HttpApi
 from grove.cluster.http.kubeconfig_writer import remove_kubeconfig, write_kubeconfig
 from grove.cluster.storage.data_dir import DataDir, open_data_dir
@@ -41,7 +41,7 @@ from grove.kube.kubeconfig import OWN_KUBECONFIG, find_access, is_listening
 CONTEXT = "current-context: grove"
 
 
-def serve(wishes: Wishes) -> None:
+def serve(wishes: UpOptions) -> None:
     """Until Ctrl-C, SIGTERM, or the end of the terminal."""
     documents = [document for path in wishes.files for document in read_documents(path)]
     _check_kubeconfig(wishes.kubeconfig)
@@ -51,7 +51,7 @@ def serve(wishes: Wishes) -> None:
         asyncio.run(_serve(wishes, documents, data_dir))
 
 
-async def _serve(wishes: Wishes, documents: list[Document], data_dir: DataDir | None) -> None:
+async def _serve(wishes: UpOptions, documents: list[ManifestDocument], data_dir: DataDir | None) -> None:
     clock = LoopClock.starting_now()
     stop = asyncio.Event()
     for number in _ending_signals():
@@ -80,7 +80,7 @@ def _ending_signals() -> Iterator[signal.Signals]:
 
 
 async def _inhabit(
-    cluster: EmbeddedCluster, clock: Clock, wishes: Wishes, documents: list[Document], stop: asyncio.Event
+    cluster: EmbeddedCluster, clock: Clock, wishes: UpOptions, documents: list[ManifestDocument], stop: asyncio.Event
 ) -> None:
     """Everything that lives in the cluster, until `stop`. One that fails ends all, with its error."""
     async with asyncio.TaskGroup() as group:
@@ -95,7 +95,7 @@ async def _inhabit(
 
 
 @asynccontextmanager
-async def _started(cluster: EmbeddedCluster, identity: Identity, port: int) -> AsyncIterator[HttpApi]:
+async def _started(cluster: EmbeddedCluster, identity: ClusterIdentity, port: int) -> AsyncIterator[HttpApi]:
     """On the port that is asked for; else where it was before, if that is free."""
     try:
         api = await _start(cluster, identity, port or identity.port)
@@ -109,7 +109,7 @@ async def _started(cluster: EmbeddedCluster, identity: Identity, port: int) -> A
         await api.stop()
 
 
-async def _start(cluster: EmbeddedCluster, identity: Identity, port: int) -> HttpApi:
+async def _start(cluster: EmbeddedCluster, identity: ClusterIdentity, port: int) -> HttpApi:
     """Raises `OSError`, and leaves nothing behind."""
     api = HttpApi(cluster.server, token=identity.token, port=port, certificates=identity.certificates)
     try:
@@ -153,7 +153,7 @@ def _check_kubeconfig(path: Path) -> None:
         )
 
 
-def _greet(wishes: Wishes, url: str, kept: Kept | None, *, node_count: int) -> None:
+def _greet(wishes: UpOptions, url: str, kept: PersistedCluster | None, *, node_count: int) -> None:
     if wishes.output is Format.JSON:
         say_json_line({"url": url, "kubeconfig": str(wishes.kubeconfig), **({} if kept is None else kept.to_json())})
         return

@@ -24,39 +24,39 @@ from grove.api.resources import (
     Resource,
 )
 from grove.api.types.controllerrevision import ControllerRevision
-from grove.api.types.meta import Condition, ObjectMeta, Uid, Wire, find_condition, is_condition_true
+from grove.api.types.meta import Condition, ObjectMeta, Uid, WireStruct, find_condition, is_condition_true
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.backends.registry import SCHEDULERS, Backends
-from grove.cli.common.options import Target
+from grove.cli.common.options import ObjectRef
 from grove.cli.common.resource_args import RESOURCES
 from grove.controller.feature_discovery import seen_features
 from grove.controller.informers import NODE_VIEW, Caches
-from grove.controller.rejected_creates import FailureBook
+from grove.controller.rejected_creates import RejectedCreates
 from grove.controller.snapshot_builder import Observer
 from grove.errors import Bug, UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 from grove.planner.actions import Create
-from grove.planner.explain.text import Sentence
+from grove.planner.explain.text import Explanation
 from grove.planner.explain.why import Explainer, told_failures
 from grove.planner.plan import plan
-from grove.planner.snapshot import UNTIL_TOLD, Snapshot, Surroundings
+from grove.planner.snapshot import UNTIL_TOLD, ClusterContext, Snapshot
 from grove.planner.topology.node_label_keys import is_told_to_wait
 
 
-class _NodeStatus(Wire):
+class _NodeStatus(WireStruct):
     conditions: tuple[Condition, ...] = ()
 
 
-class _Node(Wire):
+class _Node(WireStruct):
     metadata: ObjectMeta
     status: _NodeStatus = _NodeStatus()
 
 
-async def explain(client: Client, now: datetime, namespace: str, target: Target) -> tuple[Sentence, ...]:
+async def explain(client: Client, now: datetime, namespace: str, target: ObjectRef) -> tuple[Explanation, ...]:
     pcs = await _set_of(client, namespace, target)
-    caches, failures = Caches(), FailureBook()
-    surroundings = Surroundings(
+    caches, failures = Caches(), RejectedCreates()
+    surroundings = ClusterContext(
         backends=Backends(enabled=SCHEDULERS, features=await seen_features(client)),
         is_topology_aware=_is_topology_told(pcs),
         waits_for_topology=is_told_to_wait(pcs.status.conditions),
@@ -73,7 +73,7 @@ async def explain(client: Client, now: datetime, namespace: str, target: Target)
     return (*explainer.failing(str(target)), *_explained(explainer, target))
 
 
-def _explained(explainer: Explainer, target: Target) -> tuple[Sentence, ...]:
+def _explained(explainer: Explainer, target: ObjectRef) -> tuple[Explanation, ...]:
     match target.kind:
         case "podcliqueset":
             return explainer.of_set()
@@ -87,7 +87,7 @@ def _explained(explainer: Explainer, target: Target) -> tuple[Sentence, ...]:
             return explainer.of_pod(target.name)
 
 
-async def _set_of(client: Client, namespace: str, target: Target) -> PodCliqueSet:
+async def _set_of(client: Client, namespace: str, target: ObjectRef) -> PodCliqueSet:
     """The set that an object belongs to; every object of a set carries its name."""
     try:
         found = await client.get(RESOURCES[target.kind], namespace, target.name)
@@ -148,7 +148,7 @@ async def _read_scheduler(client: Client, pcs: PodCliqueSet, backends: Backends,
 
 
 def _with_told_failures(
-    snapshot: Snapshot, observer: Observer, failures: FailureBook, set_uid: Uid, now: datetime
+    snapshot: Snapshot, observer: Observer, failures: RejectedCreates, set_uid: Uid, now: datetime
 ) -> Snapshot:
     """The refusals that the operator wrote down, in place of those it remembers."""
     for replica in snapshot.replicas:

@@ -14,13 +14,13 @@ import structlog
 from grove.api.types.admission import AdmissionControl
 from grove.clock import Clock
 from grove.cluster.apiserver import discovery, openapi
-from grove.cluster.apiserver.admission.webhook_dispatcher import Inquiry, Webhooks
+from grove.cluster.apiserver.admission.webhook_dispatcher import Inquiry, WebhookDispatcher
 from grove.cluster.apiserver.admission.webhook_request import Asker, Call, NoVerdict, Outcome, UnansweredError
 from grove.cluster.apiserver.auth.access_reviews import NAMESPACED, Reviews
-from grove.cluster.apiserver.auth.rbac_authorizer import RBAC, Authorizer, attempt_of
+from grove.cluster.apiserver.auth.rbac_authorizer import RBAC, RBACAuthorizer, attempt_of
 from grove.cluster.apiserver.auth.rbac_defaults import store_rbac_defaults
 from grove.cluster.apiserver.auth.tokens import ACCOUNTS, Authenticator, request_token
-from grove.cluster.apiserver.auth.user_info import ADMIN, Caller
+from grove.cluster.apiserver.auth.user_info import ADMIN, UserInfo
 from grove.cluster.apiserver.codec.content_negotiation import Form, form_of, metadata_only
 from grove.cluster.apiserver.codec.protobuf import in_json, is_protobuf, options_in_json
 from grove.cluster.apiserver.codec.version_conversion import in_version
@@ -31,9 +31,9 @@ from grove.cluster.apiserver.registry.crd_strategy import Definitions
 from grove.cluster.apiserver.registry.events_v1 import in_newer_shape
 from grove.cluster.apiserver.registry.metadata import draw_uid
 from grove.cluster.apiserver.registry.quota import QuotaLedger
-from grove.cluster.apiserver.request_info import Target, find_target
+from grove.cluster.apiserver.request_info import RequestInfo, find_target
 from grove.cluster.apiserver.status_errors import (
-    RefusedError,
+    StatusError,
     bad_request,
     insufficient_storage,
     internal_error,
@@ -59,7 +59,7 @@ from grove.cluster.apiserver.verbs.watch import WatchStream, is_watch, open_stre
 from grove.cluster.built_in_resources import DEFINITIONS, NAMESPACES, PODS, SCALES
 from grove.cluster.custom_resource import CustomVersion
 from grove.cluster.resource_registry import Catalogue
-from grove.cluster.storage.store import HISTORY, Keeper, NotKeptError, Storage, TooDeepError
+from grove.cluster.storage.store import HISTORY, NotKeptError, Persister, Storage, TooDeepError
 from grove.errors import require
 from grove.kube.transport import Request, Response
 
@@ -104,7 +104,7 @@ class ApiServer:
         self._context = Context(self.store, clock, random, quotas=self._ledger, admission=admission)
         self._definitions = Definitions(self._context)
         self.authenticator = Authenticator(self.store, clock)
-        self._authorizer = Authorizer(self.store)
+        self._authorizer = RBACAuthorizer(self.store)
         self._reviews = Reviews(self._context, self._authorizer, self.authenticator)
         self._ask: Asker = _ask_nobody
         # What is not about objects: discovery and the like, by path; made anew when the kinds change.
@@ -118,21 +118,21 @@ class ApiServer:
             self._definitions.keep_ours()
             store_rbac_defaults(self._context)
 
-    def authorize(self, request: Request, caller: Caller) -> None:
-        """Raises `RefusedError` unless the roles of the caller allow this. Who calls in process is not asked."""
-        if not caller.is_unrestricted:
+    def authorize(self, request: Request, user: UserInfo) -> None:
+        """Raises `StatusError` unless the roles of the caller allow this. Who calls in process is not asked."""
+        if not user.is_unrestricted:
             store_rbac_defaults(self._context)
-            self._authorizer.check(caller, attempt_of(request))
+            self._authorizer.check(user, attempt_of(request))
 
-    def answer(self, request: Request, caller: Caller = ADMIN) -> Coroutine[Any, Any, Response]:
+    def answer(self, request: Request, user: UserInfo = ADMIN) -> Coroutine[Any, Any, Response]:
         """As `handle`, once everything that the answer tells of is kept; a write that cannot be kept is refused."""
         if self.store.keeper is None:
-            return self.handle_asking(request, caller)
-        return self._answer_kept(request, caller, self.store.keeper)
+            return self.handle_asking(request, user)
+        return self._answer_kept(request, user, self.store.keeper)
 
-    async def _answer_kept(self, request: Request, caller: Caller, keeper: Keeper) -> Response:
+    async def _answer_kept(self, request: Request, user: UserInfo, keeper: Persister) -> Response:
         while True:
-            response = await self.handle_asking(request, caller)
+            response = await self.handle_asking(request, user)
             try:
                 await keeper.settled()
                 return response
@@ -159,48 +159,48 @@ class ApiServer:
     def ask_webhooks(self, ask: Asker) -> None:
         """From now on webhook configurations are honoured."""
         self._ask = ask
-        self._context.webhooks = Webhooks(self.store)
+        self._context.webhooks = WebhookDispatcher(self.store)
 
-    async def handle_asking(self, request: Request, caller: Caller = ADMIN) -> Response:
+    async def handle_asking(self, request: Request, user: UserInfo = ADMIN) -> Response:
         """As `handle`, after webhooks were asked. Until then nothing has happened: who gives up has done nothing.
 
         What they are asked about may change meanwhile; then they are asked again.
         """
-        inquiry: Inquiry | None = None
+        webhook_session: Inquiry | None = None
         for _ in range(_MOST_ROUNDS):
             try:
-                return self._handle(request, caller, inquiry)
+                return self._handle(request, user, webhook_session)
             except UnansweredError as unanswered:
                 random = self._context.random
-                if inquiry is None:
+                if webhook_session is None:
                     # Once more, with chance and time that stand still: then what is asked stays the same.
-                    inquiry = Inquiry(random.getrandbits(64), self.clock.now())
+                    webhook_session = Inquiry(random.getrandbits(64), self.clock.now())
                     continue
                 outcomes = await asyncio.gather(*(self._ask(call, draw_uid(random)) for call in unanswered.calls))
                 for call, outcome in zip(unanswered.calls, outcomes, strict=True):
-                    inquiry.answers[call.key] = outcome
+                    webhook_session.answers[call.key] = outcome
         return never_settled().response()
 
-    def handle(self, request: Request, caller: Caller = ADMIN) -> Response:
+    def handle(self, request: Request, user: UserInfo = ADMIN) -> Response:
         """The answer to everything but a stream, at once. Webhooks cannot be asked this way."""
         try:
-            return self._handle(request, caller, None)
+            return self._handle(request, user, None)
         except UnansweredError:
             log.error("a webhook had to be asked, and could not", method=request.method, path=request.path)
             return internal_error().response()
 
-    def _handle(self, request: Request, caller: Caller, inquiry: Inquiry | None) -> Response:
+    def _handle(self, request: Request, user: UserInfo, webhook_session: Inquiry | None) -> Response:
         context = self._context
         context.warnings.clear()
-        context.program, context.caller, context.query = request.program, caller, request.query
-        context.inquiry = inquiry
-        if inquiry is None:
+        context.program, context.user, context.query = request.program, user, request.query
+        context.webhook_session = webhook_session
+        if webhook_session is None:
             return self._attempt(request)
-        chance, context.random = context.random, inquiry.chance()
+        chance, context.random = context.random, webhook_session.chance()
         try:
             return self._attempt(request)
         finally:
-            context.random, context.inquiry = chance, None
+            context.random, context.webhook_session = chance, None
 
     def _attempt(self, request: Request) -> Response:
         try:
@@ -211,7 +211,7 @@ class ApiServer:
                 response = self._reviews.answer_in_namespace(request)
             else:
                 response = self._answer(request)
-        except RefusedError as refused:
+        except StatusError as refused:
             response = refused.response()
         except UnansweredError:
             raise
@@ -234,12 +234,12 @@ class ApiServer:
         """Raises `ApiError`. Of a watch, a revision that is too old is the first line, not an error here."""
         try:
             target = self._target(request)
-            if is_followed_log(request) and target.served is PODS and target.subresource == "log":
+            if is_followed_log(request) and target.resource_info is PODS and target.subresource == "log":
                 return LogStream(self._context, target, request, self._logs)
             if request.method != "GET" or target.name:
                 raise method_not_allowed()
             return open_stream(self._context, target, request)
-        except RefusedError as refused:
+        except StatusError as refused:
             raise refused.api_error() from None
 
     def _page(self, path: str) -> Page | None:
@@ -248,11 +248,11 @@ class ApiServer:
             self._pages = {**discovery.pages(self.kinds), **openapi.pages(self.kinds), **self._reviews.pages()}
         return self._pages.get(path)
 
-    def _target(self, request: Request) -> Target:
+    def _target(self, request: Request) -> RequestInfo:
         target = find_target(self.kinds, request)
-        if target.served is DEFINITIONS:
+        if target.resource_info is DEFINITIONS:
             self._definitions.store_ours()
-        elif target.served.group == RBAC:
+        elif target.resource_info.group == RBAC:
             store_rbac_defaults(self._context)
         return target
 
@@ -260,10 +260,10 @@ class ApiServer:
         target = self._target(request)
         if is_protobuf(request):
             request = _from_protobuf(target, request)
-        custom = target.served.custom
+        custom = target.resource_info.custom
         if not request.accept and not target.is_newer_event and (custom is None or custom.is_shown_as_stored):
             return self._dispatch(target, request)
-        form = form_of(request.accept, is_custom=target.served.is_custom)
+        form = form_of(request.accept, is_custom=target.resource_info.is_custom)
         if target.is_newer_event and request.method != "GET":
             raise method_not_allowed()
         response = self._dispatch(target, request)
@@ -271,23 +271,23 @@ class ApiServer:
             response = self._seen(custom, target, response)
         return self._formed(form, target, request, response)
 
-    def _seen(self, custom: CustomVersion, target: Target, response: Response) -> Response:
+    def _seen(self, custom: CustomVersion, target: RequestInfo, response: Response) -> Response:
         """The answer as this version of a custom kind shows it."""
         if custom.deprecation is not None:
-            words = f"{target.served.api_version} {target.served.kind} is deprecated"
+            words = f"{target.resource_info.api_version} {target.resource_info.kind} is deprecated"
             self._context.warnings.insert(0, custom.deprecation or words)
         if custom.stored_as is None or target.subresource == "scale":
             return response
-        body = in_version(custom, target.served.api_version, response.body)
+        body = in_version(custom, target.resource_info.api_version, response.body)
         return Response(status=response.status, body=body, headers=response.headers)
 
-    def _formed(self, form: Form, target: Target, request: Request, response: Response) -> Response:
+    def _formed(self, form: Form, target: RequestInfo, request: Request, response: Response) -> Response:
         """The answer in the form that the client wants; deletes and most subresources have but one."""
         if request.method == "DELETE" or target.subresource not in ("", "status", "scale"):
             return response
         match form:
             case Form.TABLE:
-                shown = SCALES if target.subresource == "scale" else target.served
+                shown = SCALES if target.subresource == "scale" else target.resource_info
                 body = as_table(shown, response.body, included_of(request), self.clock.now())
             case Form.METADATA | Form.METADATA_LIST:
                 # A write has happened by now: it is not refused for how its answer was asked for.
@@ -300,7 +300,7 @@ class ApiServer:
                 assert_never(form)
         return Response(status=response.status, body=body, headers=response.headers)
 
-    def _dispatch(self, target: Target, request: Request) -> Response:
+    def _dispatch(self, target: RequestInfo, request: Request) -> Response:
         if target.subresource:
             return self._dispatch_subresource(target, request)
         match (request.method, bool(target.name)):
@@ -322,40 +322,40 @@ class ApiServer:
             case _:
                 raise method_not_allowed()
 
-    def _dispatch_subresource(self, target: Target, request: Request) -> Response:
-        served = target.served
+    def _dispatch_subresource(self, target: RequestInfo, request: Request) -> Response:
+        resource_info = target.resource_info
         match (target.subresource, request.method):
-            case ("status", "GET") if served.has_status:
+            case ("status", "GET") if resource_info.has_status:
                 return read_one(self._context, target, request)
-            case ("status", "PUT") if served.has_status:
+            case ("status", "PUT") if resource_info.has_status:
                 return replace(self._context, target, request)
-            case ("status", "PATCH") if served.has_status:
+            case ("status", "PATCH") if resource_info.has_status:
                 return patch(self._context, target, request)
-            case ("scale", "GET") if served.has_scale:
+            case ("scale", "GET") if resource_info.has_scale:
                 return read_scale(self._context, target)
-            case ("scale", "PUT" | "PATCH") if served.has_scale:
+            case ("scale", "PUT" | "PATCH") if resource_info.has_scale:
                 return write_scale(self._context, target, request)
-            case ("log", "GET") if served is PODS:
+            case ("log", "GET") if resource_info is PODS:
                 return read_log(self._context, target, request, self._logs)
-            case ("binding", "POST") if served is PODS:
+            case ("binding", "POST") if resource_info is PODS:
                 return bind(self._context, target, request)
-            case ("eviction", "POST") if served is PODS:
+            case ("eviction", "POST") if resource_info is PODS:
                 return evict(self._context, target, request)
-            case ("finalize", "PUT") if served is NAMESPACES:
+            case ("finalize", "PUT") if resource_info is NAMESPACES:
                 return finalize(self._context, target, request)
-            case ("token", "POST") if served is ACCOUNTS:
+            case ("token", "POST") if resource_info is ACCOUNTS:
                 return request_token(self._context, self.authenticator, target, request)
             case ("status" | "scale" | "binding" | "eviction" | "log" | "finalize" | "token", _) if _is_served(target):
                 verb = _VERBS.get(request.method, "")
-                raise unsupported_verb(served, verb) if served.is_custom else method_not_allowed()
-            case (door, _) if served is PODS and door in CLOSED_DOORS:
+                raise unsupported_verb(resource_info, verb) if resource_info.is_custom else method_not_allowed()
+            case (door, _) if resource_info is PODS and door in CLOSED_DOORS:
                 raise closed_door(self._context, target)
             case _:
-                raise not_found(served, target.name) if served.is_custom else unknown_path()
+                raise not_found(resource_info, target.name) if resource_info.is_custom else unknown_path()
 
     def _create_namespace(self, name: str) -> None:
         body = b'{"metadata":{"name":"%b"}}' % name.encode()
-        answer = create(self._context, Target(NAMESPACES, ""), Request(method="POST", path="", body=body))
+        answer = create(self._context, RequestInfo(NAMESPACES, ""), Request(method="POST", path="", body=body))
         require(answer.status == 201, f"namespace {name} can be created in an empty store")
 
 
@@ -368,29 +368,29 @@ _BODIES = {
 }
 
 
-def _from_protobuf(target: Target, request: Request) -> Request:
+def _from_protobuf(target: RequestInfo, request: Request) -> Request:
     """With the JSON that its body means. Patches are JSON anyway, and custom kinds have no field numbers."""
-    served = target.served
-    if request.method == "PATCH" or served.is_custom:
+    resource_info = target.resource_info
+    if request.method == "PATCH" or resource_info.is_custom:
         return request
     if request.method == "DELETE":
         return options_in_json(request) if request.body else request
-    return in_json(request, *_BODIES.get(target.subresource, (served.api_version, served.kind)))
+    return in_json(request, *_BODIES.get(target.subresource, (resource_info.api_version, resource_info.kind)))
 
 
-def _is_served(target: Target) -> bool:
-    served = target.served
+def _is_served(target: RequestInfo) -> bool:
+    resource_info = target.resource_info
     match target.subresource:
         case "status":
-            return served.has_status
+            return resource_info.has_status
         case "scale":
-            return served.has_scale
+            return resource_info.has_scale
         case "finalize":
-            return served is NAMESPACES
+            return resource_info is NAMESPACES
         case "token":
-            return served is ACCOUNTS
+            return resource_info is ACCOUNTS
         case _:
-            return served is PODS
+            return resource_info is PODS
 
 
 async def _ask_nobody(call: Call, uid: str) -> Outcome:

@@ -4,16 +4,16 @@ from typing import Any
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.built_in_schemas import built_in, definition_name
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 
 _ANY: JsonObject = {}
 # Metadata are everybody's: `cluster/apiserver/registry/field_validation.py`.
 _ELSEWHERE = "metadata"
 
 
-def without_unknown(served: Served, obj: JsonObject) -> tuple[JsonObject, list[str]]:
+def without_unknown(resource_info: ResourceInfo, obj: JsonObject) -> tuple[JsonObject, list[str]]:
     """The object as a real server would keep it, and the paths of what it would drop."""
-    name = definition_name(served)
+    name = definition_name(resource_info)
     unknown: list[str] = []
     if name is None:
         return obj, unknown

@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 
 
 class BuiltIn(msgspec.Struct, frozen=True):
@@ -25,9 +25,9 @@ def built_in() -> BuiltIn:
     return msgspec.json.decode(gzip.decompress(data or b""), type=BuiltIn)
 
 
-def definition_name(served: Served) -> str | None:
+def definition_name(resource_info: ResourceInfo) -> str | None:
     """None: nothing is known of this kind."""
-    return built_in().kinds.get(f"{served.group}/{served.version}/{served.kind}")
+    return built_in().kinds.get(f"{resource_info.group}/{resource_info.version}/{resource_info.kind}")
 
 
 def needed_definitions(*roots: str) -> dict[str, JsonObject]:

@@ -12,7 +12,7 @@ import msgspec
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.content_negotiation import not_acceptable, wishes_of
 from grove.cluster.apiserver.status_errors import method_not_allowed
-from grove.cluster.built_in_resources import NAMESPACES, Served
+from grove.cluster.built_in_resources import NAMESPACES, ResourceInfo
 from grove.cluster.resource_registry import Catalogue, version_rank
 from grove.kube.transport import Request, Response
 
@@ -66,7 +66,7 @@ class Offered:
     """All that is offered at one moment, in the order in which it is told."""
 
     def __init__(self, kinds: Catalogue) -> None:
-        self.offers = tuple(_offer(served) for served in kinds.served) + _WITHOUT_STORE
+        self.offers = tuple(_offer(resource_info) for resource_info in kinds.resource_info) + _WITHOUT_STORE
         # The versions of each group, the core group (an empty name) first.
         self.groups: dict[str, tuple[str, ...]] = {}
         for offer in self.offers:
@@ -134,44 +134,44 @@ _WITHOUT_STORE = (
 )
 
 
-def _offer(served: Served) -> Offer:
-    custom = served.custom
+def _offer(resource_info: ResourceInfo) -> Offer:
+    custom = resource_info.custom
     return Offer(
-        group=served.group,
-        version=served.version,
-        plural=served.plural,
-        kind=served.kind,
-        singular=custom.singular if custom else served.kind.lower(),
-        namespaced=served.namespaced,
-        verbs=_verbs(served),
-        short_names=custom.short_names if custom else _SHORT_NAMES.get(served.plural, ()),
-        categories=custom.categories if custom else _CATEGORIES.get(served.plural, ()),
-        subresources=tuple(_subresources(served)),
-        is_custom=served.is_custom,
+        group=resource_info.group,
+        version=resource_info.version,
+        plural=resource_info.plural,
+        kind=resource_info.kind,
+        singular=custom.singular if custom else resource_info.kind.lower(),
+        namespaced=resource_info.namespaced,
+        verbs=_verbs(resource_info),
+        short_names=custom.short_names if custom else _SHORT_NAMES.get(resource_info.plural, ()),
+        categories=custom.categories if custom else _CATEGORIES.get(resource_info.plural, ()),
+        subresources=tuple(_subresources(resource_info)),
+        is_custom=resource_info.is_custom,
     )
 
 
-def _verbs(served: Served) -> tuple[str, ...]:
-    if served.is_custom:
+def _verbs(resource_info: ResourceInfo) -> tuple[str, ...]:
+    if resource_info.is_custom:
         return _CUSTOM_VERBS
-    return _NAMESPACE_VERBS if served is NAMESPACES else _VERBS
+    return _NAMESPACE_VERBS if resource_info is NAMESPACES else _VERBS
 
 
-def _subresources(served: Served) -> Iterable[Subresource]:
-    if served.plural == "pods":
+def _subresources(resource_info: ResourceInfo) -> Iterable[Subresource]:
+    if resource_info.plural == "pods":
         yield Subresource(name="binding", kind="Binding", verbs=("create",))
         yield Subresource(name="eviction", kind="Eviction", group="policy", version="v1", verbs=("create",))
         yield Subresource(name="log", kind="Pod", verbs=("get",))
-    if served.plural == "serviceaccounts":
+    if resource_info.plural == "serviceaccounts":
         yield Subresource(
             name="token", kind="TokenRequest", group="authentication.k8s.io", version="v1", verbs=("create",)
         )
-    if served.plural == "namespaces":
+    if resource_info.plural == "namespaces":
         yield Subresource(name="finalize", kind="Namespace", verbs=("update",))
-    if served.has_scale:
+    if resource_info.has_scale:
         yield Subresource(name="scale", kind="Scale", group="autoscaling", version="v1", verbs=_READ_WRITE)
-    if served.has_status:
-        yield Subresource(name="status", kind=served.kind, verbs=_READ_WRITE)
+    if resource_info.has_status:
+        yield Subresource(name="status", kind=resource_info.kind, verbs=_READ_WRITE)
 
 
 def _fixed(build: Callable[[], JsonObject]) -> Page:

@@ -17,7 +17,7 @@ from grove.cluster.apiserver.built_in_schemas import definition_name, needed_def
 from grove.cluster.apiserver.codec.content_negotiation import wishes_of
 from grove.cluster.apiserver.discovery import GIT_VERSION, Page, root
 from grove.cluster.apiserver.status_errors import method_not_allowed, unknown_path
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.resource_registry import Catalogue
 from grove.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
 
@@ -27,10 +27,10 @@ _GVK = "x-kubernetes-group-version-kind"
 
 def pages(kinds: Catalogue) -> dict[str, Page]:
     """The answer to each path of OpenAPI, of these kinds as they are now."""
-    grouped: dict[tuple[str, str], tuple[Served, ...]] = {}
-    for served in kinds.served:
-        place = (served.group, served.version)
-        grouped[place] = (*grouped.get(place, ()), served)
+    grouped: dict[tuple[str, str], tuple[ResourceInfo, ...]] = {}
+    for resource_info in kinds.resource_info:
+        place = (resource_info.group, resource_info.version)
+        grouped[place] = (*grouped.get(place, ()), resource_info)
     places = {root(*place): members for place, members in grouped.items()}
     index = cache(lambda: _index_body(places))
     found: dict[str, Page] = {"/openapi/v3": lambda request: _json(request, index()), "/openapi/v2": _older}
@@ -54,7 +54,7 @@ def _older(request: Request) -> Response:
     return Response(status=200, body=_OLDER_DOCUMENT, headers={"Content-Type": _OLDER_TYPE.replace("@", ".")})
 
 
-def _index_body(places: dict[str, tuple[Served, ...]]) -> bytes:
+def _index_body(places: dict[str, tuple[ResourceInfo, ...]]) -> bytes:
     paths = {}
     for place, members in places.items():
         digest = hashlib.sha256(_document(members)).hexdigest().upper()
@@ -62,7 +62,7 @@ def _index_body(places: dict[str, tuple[Served, ...]]) -> bytes:
     return msgspec.json.encode({"paths": paths})
 
 
-def _document_page(members: tuple[Served, ...]) -> Page:
+def _document_page(members: tuple[ResourceInfo, ...]) -> Page:
     return lambda request: _json(request, _document(members))
 
 
@@ -73,17 +73,17 @@ def _json(request: Request, body: bytes) -> Response:
 
 
 @lru_cache(maxsize=256)
-def _document(kinds: tuple[Served, ...]) -> bytes:
+def _document(kinds: tuple[ResourceInfo, ...]) -> bytes:
     """Of the kinds of one group and version."""
-    roots = [name for served in kinds if (name := definition_name(served)) is not None]
+    roots = [name for resource_info in kinds if (name := definition_name(resource_info)) is not None]
     schemas = {
         name: _described(name, _referring(schema)) for name, schema in needed_definitions(*_ALWAYS, *roots).items()
     }
     paths: JsonObject = {}
-    for served in kinds:
-        schemas[_schema_name(served)] = _schema(served, schemas.get(_schema_name(served)))
-        schemas[f"{_schema_name(served)}List"] = _list_schema(served)
-        paths |= _paths(served)
+    for resource_info in kinds:
+        schemas[_schema_name(resource_info)] = _schema(resource_info, schemas.get(_schema_name(resource_info)))
+        schemas[f"{_schema_name(resource_info)}List"] = _list_schema(resource_info)
+        paths |= _paths(resource_info)
     return msgspec.json.encode(
         {
             "openapi": "3.0.0",
@@ -97,43 +97,46 @@ def _document(kinds: tuple[Served, ...]) -> bytes:
 # Schemas
 
 
-def _schema_name(served: Served) -> str:
-    if served.is_custom:
-        return ".".join((*reversed(served.group.split(".")), served.version, served.kind))
-    known = definition_name(served)
-    return known or f"io.k8s.api.{served.group.partition('.')[0] or 'core'}.{served.version}.{served.kind}"
+def _schema_name(resource_info: ResourceInfo) -> str:
+    if resource_info.is_custom:
+        return ".".join((*reversed(resource_info.group.split(".")), resource_info.version, resource_info.kind))
+    known = definition_name(resource_info)
+    return (
+        known
+        or f"io.k8s.api.{resource_info.group.partition('.')[0] or 'core'}.{resource_info.version}.{resource_info.kind}"
+    )
 
 
-def _kind_of(served: Served, kind: str = "") -> JsonObject:
-    return {"group": served.group, "version": served.version, "kind": kind or served.kind}
+def _kind_of(resource_info: ResourceInfo, kind: str = "") -> JsonObject:
+    return {"group": resource_info.group, "version": resource_info.version, "kind": kind or resource_info.kind}
 
 
 def _ref(name: str) -> JsonObject:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _schema(served: Served, known: JsonObject | None) -> JsonObject:
-    if served.custom is not None:
+def _schema(resource_info: ResourceInfo, known: JsonObject | None) -> JsonObject:
+    if resource_info.custom is not None:
         metadata = {"description": "Standard object's metadata.", "allOf": [_ref(f"{_META}.ObjectMeta")]}
-        known = served.custom.schema
+        known = resource_info.custom.schema
         known = {**known, "properties": {**_HEAD, **known.get("properties", {}), "metadata": metadata}}
     elif known is None:
         properties = {**_HEAD, "metadata": _ref(f"{_META}.ObjectMeta")}
         known = {"type": "object", "properties": properties, "x-kubernetes-preserve-unknown-fields": True}
-    return {**known, _GVK: [_kind_of(served)]}
+    return {**known, _GVK: [_kind_of(resource_info)]}
 
 
-def _list_schema(served: Served) -> JsonObject:
+def _list_schema(resource_info: ResourceInfo) -> JsonObject:
     return {
         "type": "object",
-        "description": f"{served.list_kind} is a list of {served.kind}",
+        "description": f"{resource_info.list_kind} is a list of {resource_info.kind}",
         "required": ["items"],
         "properties": {
             **_HEAD,
-            "items": {"type": "array", "items": _ref(_schema_name(served))},
+            "items": {"type": "array", "items": _ref(_schema_name(resource_info))},
             "metadata": _ref(f"{_META}.ListMeta"),
         },
-        _GVK: [_kind_of(served, served.list_kind)],
+        _GVK: [_kind_of(resource_info, resource_info.list_kind)],
     }
 
 
@@ -193,36 +196,36 @@ _WORDS = {
 # Paths: kubectl looks here for what a kind supports
 
 
-def _paths(served: Served) -> JsonObject:
-    place = root(served.group, served.version)
-    if served.namespaced:
+def _paths(resource_info: ResourceInfo) -> JsonObject:
+    place = root(resource_info.group, resource_info.version)
+    if resource_info.namespaced:
         place += "/namespaces/{namespace}"
-    collection, one = f"{place}/{served.plural}", f"{place}/{served.plural}/{{name}}"
+    collection, one = f"{place}/{resource_info.plural}", f"{place}/{resource_info.plural}/{{name}}"
     paths = {
         collection: {
-            "get": _operation(served, "list", _READ),
-            "post": _operation(served, "post", _WRITE, ("application/json",)),
-            "delete": _operation(served, "deletecollection", _DELETE),
-            "parameters": _place_parameters(served, ()),
+            "get": _operation(resource_info, "list", _READ),
+            "post": _operation(resource_info, "post", _WRITE, ("application/json",)),
+            "delete": _operation(resource_info, "deletecollection", _DELETE),
+            "parameters": _place_parameters(resource_info, ()),
         },
-        one: {**_one(served), "delete": _operation(served, "delete", _DELETE)},
+        one: {**_one(resource_info), "delete": _operation(resource_info, "delete", _DELETE)},
     }
-    if served.has_status:
-        paths[f"{one}/status"] = _one(served)
+    if resource_info.has_status:
+        paths[f"{one}/status"] = _one(resource_info)
     return paths
 
 
-def _one(served: Served) -> JsonObject:
+def _one(resource_info: ResourceInfo) -> JsonObject:
     return {
-        "get": _operation(served, "get", ()),
-        "put": _operation(served, "put", _WRITE, ("application/json",)),
-        "patch": _operation(served, "patch", (*_WRITE, "force"), _patches(served)),
-        "parameters": _place_parameters(served, ("name",)),
+        "get": _operation(resource_info, "get", ()),
+        "put": _operation(resource_info, "put", _WRITE, ("application/json",)),
+        "patch": _operation(resource_info, "patch", (*_WRITE, "force"), _patches(resource_info)),
+        "parameters": _place_parameters(resource_info, ("name",)),
     }
 
 
-def _patches(served: Served) -> tuple[str, ...]:
-    merging = () if served.is_custom else (STRATEGIC_PATCH,)
+def _patches(resource_info: ResourceInfo) -> tuple[str, ...]:
+    merging = () if resource_info.is_custom else (STRATEGIC_PATCH,)
     return (APPLY_PATCH, JSON_PATCH, MERGE_PATCH, *merging)
 
 
@@ -234,21 +237,23 @@ _WRITE = ("dryRun", "fieldManager", "fieldValidation")
 _DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
 
 
-def _operation(served: Served, action: str, queries: Iterable[str], bodies: tuple[str, ...] = ()) -> JsonObject:
+def _operation(
+    resource_info: ResourceInfo, action: str, queries: Iterable[str], bodies: tuple[str, ...] = ()
+) -> JsonObject:
     operation: JsonObject = {
-        "operationId": f"{action}-{served.qualified}",
+        "operationId": f"{action}-{resource_info.qualified}",
         "parameters": [
             {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}} for name in queries
         ],
         "responses": {
-            code: {"description": words, "content": {"application/json": {"schema": _answer(served, action)}}}
+            code: {"description": words, "content": {"application/json": {"schema": _answer(resource_info, action)}}}
             for code, words in _CODES.get(action, _OK).items()
         },
         "x-kubernetes-action": action,
-        _GVK: _kind_of(served),
+        _GVK: _kind_of(resource_info),
     }
     if bodies:
-        schema = _ref(_schema_name(served)) if action != "patch" else {"type": "object"}
+        schema = _ref(_schema_name(resource_info)) if action != "patch" else {"type": "object"}
         operation["requestBody"] = {"required": True, "content": {body: {"schema": schema} for body in bodies}}
     return operation
 
@@ -261,13 +266,13 @@ _CODES = {
 }
 
 
-def _answer(served: Served, action: str) -> JsonObject:
+def _answer(resource_info: ResourceInfo, action: str) -> JsonObject:
     if action.startswith("delete"):
         # The last of what is gone, or a Status.
         return {"type": "object"}
-    return _ref(f"{_schema_name(served)}List" if action == "list" else _schema_name(served))
+    return _ref(f"{_schema_name(resource_info)}List" if action == "list" else _schema_name(resource_info))
 
 
-def _place_parameters(served: Served, names: tuple[str, ...]) -> list[JsonObject]:
-    places = (*names, "namespace") if served.namespaced else names
+def _place_parameters(resource_info: ResourceInfo, names: tuple[str, ...]) -> list[JsonObject]:
+    places = (*names, "namespace") if resource_info.namespaced else names
     return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in places]

@@ -2,18 +2,18 @@
 
 import msgspec
 
-from grove.cluster.apiserver.status_errors import PageNotFoundError, RefusedError, bad_request, unknown_path
-from grove.cluster.built_in_resources import EVENTS, Served
+from grove.cluster.apiserver.status_errors import PageNotFoundError, StatusError, bad_request, unknown_path
+from grove.cluster.built_in_resources import EVENTS, ResourceInfo
 from grove.cluster.resource_registry import Catalogue
 from grove.kube.transport import Request
 
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
-class Target(msgspec.Struct, frozen=True):
+class RequestInfo(msgspec.Struct, frozen=True):
     """What a path names: a collection (no name), an object, or a subresource of it."""
 
-    served: Served
+    resource_info: ResourceInfo
     # Empty for cluster-wide kinds, and for a collection over all namespaces.
     namespace: str
     name: str = ""
@@ -24,25 +24,25 @@ class Target(msgspec.Struct, frozen=True):
     @property
     def scope(self) -> str | None:
         """The namespace to look into; None: all of them."""
-        return self.namespace if self.namespace or not self.served.namespaced else None
+        return self.namespace if self.namespace or not self.resource_info.namespaced else None
 
 
-def find_target(kinds: Catalogue, request: Request) -> Target:
+def find_target(kinds: Catalogue, request: Request) -> RequestInfo:
     """Raises a 404 for everything that is not served."""
     group, version, rest = _split(request.path)
     namespace, rest = _without_namespace(rest)
-    served = kinds.find(group, version, rest[0]) if rest else None
-    is_newer_event = served is EVENTS and group != ""
-    if served is None or len(rest) > 3 or "" in rest:
+    resource_info = kinds.find(group, version, rest[0]) if rest else None
+    is_newer_event = resource_info is EVENTS and group != ""
+    if resource_info is None or len(rest) > 3 or "" in rest:
         raise _nothing_there(kinds, group)
-    if bool(namespace) and not served.namespaced:
+    if bool(namespace) and not resource_info.namespaced:
         raise _nothing_there(kinds, group)
-    if served.namespaced and not namespace and len(rest) > 1:
+    if resource_info.namespaced and not namespace and len(rest) > 1:
         raise _nothing_there(kinds, group)
     name, subresource = (*rest[1:], "", "")[:2]
     if name in (".", "..") or "%" in name:
         raise _illegal_name(name)
-    return Target(served, namespace, name, subresource, is_newer_event)
+    return RequestInfo(resource_info, namespace, name, subresource, is_newer_event)
 
 
 def names_one_object(path: str) -> bool:
@@ -70,12 +70,12 @@ def _split(path: str) -> tuple[str, str, list[str]]:
     raise PageNotFoundError()
 
 
-def _illegal_name(name: str) -> RefusedError:
+def _illegal_name(name: str) -> StatusError:
     """No object can have it, and a path with it may mean another one to whoever reads it next."""
     why = "may not contain '%'" if "%" in name else f"may not be '{name}'"
     return bad_request(f'Name parameter invalid: "{name}": {why}')
 
 
-def _nothing_there(kinds: Catalogue, group: str) -> RefusedError:
+def _nothing_there(kinds: Catalogue, group: str) -> StatusError:
     """Built-in groups know that they do not serve this; elsewhere is nobody to say so."""
     return unknown_path() if kinds.is_built_in(group) else PageNotFoundError()

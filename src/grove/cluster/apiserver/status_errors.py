@@ -1,6 +1,6 @@
 """What the server says no with: Status bodies with the codes, reasons and words of a real API server.
 
-Verbs raise `RefusedError`; the server turns it into a response.
+Verbs raise `StatusError`; the server turns it into a response.
 """
 
 import msgspec
@@ -8,12 +8,12 @@ import msgspec
 from grove.api.types.meta import JsonObject
 from grove.api.validation import field_errors
 from grove.api.validation.field_errors import FieldError
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.kube.api_errors import ApiError
 from grove.kube.transport import Response
 
 
-class RefusedError(Exception):
+class StatusError(Exception):
     """The client must act: the request was wrong, came too late, or is not allowed."""
 
     def __init__(self, code: int, reason: str, message: str, details: JsonObject | None = None) -> None:
@@ -42,7 +42,7 @@ class RefusedError(Exception):
         return ApiError(self.code, self.reason, self.message)
 
 
-class UnreadableError(RefusedError):
+class UnreadableError(StatusError):
     """What was sent is no object of its kind. Of a patch this is said in other words (`conformity.refused_patch`)."""
 
     def __init__(self, kind: str, version: str, wanted: str, problem: str) -> None:
@@ -51,7 +51,7 @@ class UnreadableError(RefusedError):
         self.problem = problem
 
 
-class PageNotFoundError(RefusedError):
+class PageNotFoundError(StatusError):
     """Not even a place where objects could be: a real server says so in plain text."""
 
     def __init__(self) -> None:
@@ -62,46 +62,52 @@ class PageNotFoundError(RefusedError):
         return Response(status=self.code, body=f"{self.message}\n".encode(), headers=headers)
 
 
-def details_of(served: Served, name: str) -> JsonObject:
+def details_of(resource_info: ResourceInfo, name: str) -> JsonObject:
     details: JsonObject = {"name": name} if name else {}
-    if served.group:
-        details["group"] = served.group
-    details["kind"] = served.plural
+    if resource_info.group:
+        details["group"] = resource_info.group
+    details["kind"] = resource_info.plural
     return details
 
 
-def unknown_path() -> RefusedError:
-    return RefusedError(404, "NotFound", "the server could not find the requested resource", {})
+def unknown_path() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def not_found(served: Served, name: str) -> RefusedError:
-    return RefusedError(404, "NotFound", f'{served.qualified} "{name}" not found', details_of(served, name))
+def not_found(resource_info: ResourceInfo, name: str) -> StatusError:
+    return StatusError(
+        404, "NotFound", f'{resource_info.qualified} "{name}" not found', details_of(resource_info, name)
+    )
 
 
-def already_exists(served: Served, name: str) -> RefusedError:
-    return RefusedError(409, "AlreadyExists", f'{served.qualified} "{name}" already exists', details_of(served, name))
+def already_exists(resource_info: ResourceInfo, name: str) -> StatusError:
+    return StatusError(
+        409, "AlreadyExists", f'{resource_info.qualified} "{name}" already exists', details_of(resource_info, name)
+    )
 
 
-def being_deleted(served: Served, name: str) -> RefusedError:
-    message = f'object is being deleted: {served.qualified} "{name}" already exists'
-    return RefusedError(409, "AlreadyExists", message, details_of(served, name))
+def being_deleted(resource_info: ResourceInfo, name: str) -> StatusError:
+    message = f'object is being deleted: {resource_info.qualified} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, details_of(resource_info, name))
 
 
-def conflict(served: Served, name: str, why: str) -> RefusedError:
-    message = f'Operation cannot be fulfilled on {served.qualified} "{name}": {why}'
-    return RefusedError(409, "Conflict", message, details_of(served, name))
+def conflict(resource_info: ResourceInfo, name: str, why: str) -> StatusError:
+    message = f'Operation cannot be fulfilled on {resource_info.qualified} "{name}": {why}'
+    return StatusError(409, "Conflict", message, details_of(resource_info, name))
 
 
-def conflict_of_kind(served: Served, name: str, why: str) -> RefusedError:
+def conflict_of_kind(resource_info: ResourceInfo, name: str, why: str) -> StatusError:
     """As `conflict`, where a real server speaks of the kind and not of the resource: preconditions of a deletion."""
-    qualified = f"{served.kind}.{served.group}" if served.group else served.kind
-    details = {**details_of(served, name), "kind": served.kind}
-    return RefusedError(409, "Conflict", f'Operation cannot be fulfilled on {qualified} "{name}": {why}', details)
+    qualified = f"{resource_info.kind}.{resource_info.group}" if resource_info.group else resource_info.kind
+    details = {**details_of(resource_info, name), "kind": resource_info.kind}
+    return StatusError(409, "Conflict", f'Operation cannot be fulfilled on {qualified} "{name}": {why}', details)
 
 
-def stale(served: Served, name: str) -> RefusedError:
+def stale(resource_info: ResourceInfo, name: str) -> StatusError:
     return conflict(
-        served, name, "the object has been modified; please apply your changes to the latest version and try again"
+        resource_info,
+        name,
+        "the object has been modified; please apply your changes to the latest version and try again",
     )
 
 
@@ -109,48 +115,48 @@ def stale(served: Served, name: str) -> RefusedError:
 _STORAGE_NAMES = {"services": "services/specs", "nodes": "minions"}
 
 
-def other_uid(served: Served, metadata: JsonObject, wanted: str) -> RefusedError:
+def other_uid(resource_info: ResourceInfo, metadata: JsonObject, wanted: str) -> StatusError:
     """`metadata` is that of the object there is."""
     why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {metadata['uid']}"
-    return _storage_conflict(served, metadata, why)
+    return _storage_conflict(resource_info, metadata, why)
 
 
-def still_readable(served: Served, metadata: JsonObject) -> RefusedError:
+def still_readable(resource_info: ResourceInfo, metadata: JsonObject) -> StatusError:
     """Of a deletion that is meant for objects that nobody can read any more."""
     return _storage_conflict(
-        served, metadata, "unsafe deletion is not allowed because the object is decodable from storage"
+        resource_info, metadata, "unsafe deletion is not allowed because the object is decodable from storage"
     )
 
 
-def _storage_conflict(served: Served, metadata: JsonObject, why: str) -> RefusedError:
-    name, plural = metadata["name"], _STORAGE_NAMES.get(served.plural, served.plural)
-    folder = f"{served.group}/{plural}" if served.is_custom else plural
+def _storage_conflict(resource_info: ResourceInfo, metadata: JsonObject, why: str) -> StatusError:
+    name, plural = metadata["name"], _STORAGE_NAMES.get(resource_info.plural, resource_info.plural)
+    folder = f"{resource_info.group}/{plural}" if resource_info.is_custom else plural
     key = "/".join(filter(None, ("/registry", folder, metadata.get("namespace"), name)))
     return conflict(
-        served,
+        resource_info,
         name,
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}",
     )
 
 
-def without_version(served: Served, name: str) -> RefusedError:
+def without_version(resource_info: ResourceInfo, name: str) -> StatusError:
     """A replacement that does not say what it replaces, of a kind that wants to know."""
     error = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-    return invalid_kind(served.plural, served.group, name, [error])
+    return invalid_kind(resource_info.plural, resource_info.group, name, [error])
 
 
-def forbidden(served: Served, name: str, why: str, causes: list[JsonObject] | None = None) -> RefusedError:
-    details = details_of(served, name)
+def forbidden(resource_info: ResourceInfo, name: str, why: str, causes: list[JsonObject] | None = None) -> StatusError:
+    details = details_of(resource_info, name)
     if causes:
         details["causes"] = causes
-    return RefusedError(403, "Forbidden", f'{served.qualified} "{name}" is forbidden: {why}', details)
+    return StatusError(403, "Forbidden", f'{resource_info.qualified} "{name}" is forbidden: {why}', details)
 
 
-def invalid(served: Served, name: str, errors: tuple[FieldError, ...] | list[FieldError]) -> RefusedError:
-    return invalid_kind(served.kind, served.group, name, errors)
+def invalid(resource_info: ResourceInfo, name: str, errors: tuple[FieldError, ...] | list[FieldError]) -> StatusError:
+    return invalid_kind(resource_info.kind, resource_info.group, name, errors)
 
 
-def invalid_kind(kind: str, group: str, name: str, errors: tuple[FieldError, ...] | list[FieldError]) -> RefusedError:
+def invalid_kind(kind: str, group: str, name: str, errors: tuple[FieldError, ...] | list[FieldError]) -> StatusError:
     texts = [str(error) for error in errors]
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
@@ -162,32 +168,32 @@ def invalid_kind(kind: str, group: str, name: str, errors: tuple[FieldError, ...
     details["causes"] = [
         {"reason": error.kind.value, "message": error.message, "field": error.path} for error in errors
     ]
-    return RefusedError(422, "Invalid", f'{qualified} "{name}" is invalid: {summary}', details)
+    return StatusError(422, "Invalid", f'{qualified} "{name}" is invalid: {summary}', details)
 
 
-def rejected_patch() -> RefusedError:
+def rejected_patch() -> StatusError:
     """A JSON patch that does not apply to the object as it is. A real server does not say why, either."""
-    return RefusedError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
-def too_large(why: str) -> RefusedError:
-    return RefusedError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
+def too_large(why: str) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
 
 
-def invalid_options(kind: str, *errors: FieldError) -> RefusedError:
+def invalid_options(kind: str, *errors: FieldError) -> StatusError:
     """Options of a request that make no sense, such as `CreateOptions`."""
     return invalid_kind(kind, "meta.k8s.io", "", errors)
 
 
-def undeterminable(name: str) -> RefusedError:
+def undeterminable(name: str) -> StatusError:
     return bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
 
 
-def other_namespace() -> RefusedError:
+def other_namespace() -> StatusError:
     return bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
-def unrecognized(served_kind: str, body: bytes, why: str) -> RefusedError:
+def unrecognized(served_kind: str, body: bytes, why: str) -> StatusError:
     return bad_request(f"the object provided is unrecognized (must be of type {served_kind}): {why} ({_summary(body)})")
 
 
@@ -201,86 +207,86 @@ def _summary(body: bytes) -> str:
     return f"{shown} ..." if len(body) > _SHOWN_BYTES else shown or "<empty>"
 
 
-def unsupported_verb(served: Served, verb: str) -> RefusedError:
+def unsupported_verb(resource_info: ResourceInfo, verb: str) -> StatusError:
     """How custom kinds say that they have no such method."""
-    message = f'{verb} is not supported on resources of kind "{served.qualified}"'
-    return RefusedError(405, "MethodNotAllowed", message, {"group": served.group, "kind": served.plural})
+    message = f'{verb} is not supported on resources of kind "{resource_info.qualified}"'
+    return StatusError(405, "MethodNotAllowed", message, {"group": resource_info.group, "kind": resource_info.plural})
 
 
-def unsupported_patch_type() -> RefusedError:
+def unsupported_patch_type() -> StatusError:
     """Of a built-in kind."""
-    return RefusedError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
-def bad_request(message: str) -> RefusedError:
-    return RefusedError(400, "BadRequest", message)
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
 
 
-def method_not_allowed() -> RefusedError:
-    return RefusedError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+def method_not_allowed() -> StatusError:
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
-def unsupported_media_type(accepted: tuple[str, ...]) -> RefusedError:
-    return RefusedError(
+def unsupported_media_type(accepted: tuple[str, ...]) -> StatusError:
+    return StatusError(
         415,
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted),
     )
 
 
-def overdrawn_budget(name: str, desired: int, healthy: int) -> RefusedError:
+def overdrawn_budget(name: str, desired: int, healthy: int) -> StatusError:
     """Of an eviction."""
     return _too_many(f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently", {})
 
 
-def uncounted_budget(name: str) -> RefusedError:
+def uncounted_budget(name: str) -> StatusError:
     """Of an eviction: the budget is new, or changed, and nobody has counted its pods since."""
     problem = f"The disruption budget {name} is still being processed by the server."
     return _too_many(problem, {"retryAfterSeconds": 10})
 
 
-def _too_many(problem: str, details: JsonObject) -> RefusedError:
+def _too_many(problem: str, details: JsonObject) -> StatusError:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
     causes = [{"reason": "DisruptionBudget", "message": problem}]
-    return RefusedError(429, "TooManyRequests", message, {"causes": causes, **details})
+    return StatusError(429, "TooManyRequests", message, {"causes": causes, **details})
 
 
-def several_budgets() -> RefusedError:
+def several_budgets() -> StatusError:
     message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-    return RefusedError(500, "", message)
+    return StatusError(500, "", message)
 
 
-def insufficient_storage(why: str) -> RefusedError:
+def insufficient_storage(why: str) -> StatusError:
     """Of a write that could not be kept: nothing of it is there. A real server knows no reason for it."""
     message = f"the write was not stored: {why}; see that there is room on the disk, and try again"
-    return RefusedError(507, "InsufficientStorage", message)
+    return StatusError(507, "InsufficientStorage", message)
 
 
-def never_settled() -> RefusedError:
+def never_settled() -> StatusError:
     """While webhooks were asked about an object, it changed, again and again."""
-    return RefusedError(409, "Conflict", "the object has been modified; please try again")
+    return StatusError(409, "Conflict", "the object has been modified; please try again")
 
 
-def internal_error() -> RefusedError:
-    return RefusedError(
+def internal_error() -> StatusError:
+    return StatusError(
         500, "InternalError", "Internal error occurred: this is a bug of the embedded cluster, its log has the details"
     )
 
 
-def too_old(wanted: int, oldest: int) -> RefusedError:
-    return RefusedError(410, "Expired", f"too old resource version: {wanted} ({oldest})")
+def too_old(wanted: int, oldest: int) -> StatusError:
+    return StatusError(410, "Expired", f"too old resource version: {wanted} ({oldest})")
 
 
-def fell_behind() -> RefusedError:
+def fell_behind() -> StatusError:
     """For a watcher that reads more slowly than history is forgotten."""
-    return RefusedError(410, "Expired", "The resourceVersion for the provided watch is too old.")
+    return StatusError(410, "Expired", "The resourceVersion for the provided watch is too old.")
 
 
-def too_old_list() -> RefusedError:
-    return RefusedError(410, "Expired", "The resourceVersion for the provided list is too old.")
+def too_old_list() -> StatusError:
+    return StatusError(410, "Expired", "The resourceVersion for the provided list is too old.")
 
 
-class ExpiredContinueError(RefusedError):
+class ExpiredContinueError(StatusError):
     """A list cannot be continued as of the moment it was begun; with the token given here, as of now."""
 
     def __init__(self, token: str) -> None:
@@ -298,8 +304,8 @@ class ExpiredContinueError(RefusedError):
         return {**super().status(), "metadata": {"continue": self._token}}
 
 
-def too_large_version(wanted: int, current: int) -> RefusedError:
-    return RefusedError(
+def too_large_version(wanted: int, current: int) -> StatusError:
+    return StatusError(
         504,
         "Timeout",
         f"Timeout: Too large resource version: {wanted}, current: {current}",

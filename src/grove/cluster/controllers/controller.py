@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from grove.cluster.apiserver.api_server import ApiServer
-from grove.cluster.apiserver.auth.user_info import Caller
+from grove.cluster.apiserver.auth.user_info import UserInfo
 from grove.kube.transport import Request
 
 # A webhook that refused, or was down, is asked again.
@@ -16,9 +16,9 @@ _NEEDLESS = (404, 409)
 class Caretaker:
     """Writes for one controller. What has failed is told to `again` after a while."""
 
-    def __init__(self, server: ApiServer, caller: Caller, again: Callable[[str], None]) -> None:
+    def __init__(self, server: ApiServer, user: UserInfo, again: Callable[[str], None]) -> None:
         self._server = server
-        self._caller = caller
+        self._caller = user
         self._again = again
         self._failed: dict[str, None] = {}
 
@@ -42,12 +42,12 @@ class Caretaker:
 class Rounds(ABC):
     """A controller that visits names: each once a round, after a moment in which more may come together."""
 
-    def __init__(self, server: ApiServer, caller: Caller, *, delay: float) -> None:
+    def __init__(self, server: ApiServer, user: UserInfo, *, delay: float) -> None:
         self._server = server
         self._delay = delay
         self._queue: dict[str, None] = {}
         self._has_work = asyncio.Event()
-        self._caretaker = Caretaker(server, caller, self._enqueue)
+        self._caretaker = Caretaker(server, user, self._enqueue)
 
     async def run(self) -> None:
         """For ever."""
@@ -57,7 +57,7 @@ class Rounds(ABC):
             self._has_work.clear()
             queue, self._queue = self._queue, {}
             for name in queue:
-                await self._visit(name)
+                await self._reconcile(name)
             if self._caretaker.has_failed:
                 await self._caretaker.wait_and_retry()
 
@@ -66,4 +66,4 @@ class Rounds(ABC):
         self._has_work.set()
 
     @abstractmethod
-    async def _visit(self, name: str) -> None: ...
+    async def _reconcile(self, name: str) -> None: ...

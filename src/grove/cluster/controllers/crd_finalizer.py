@@ -24,13 +24,13 @@ class LeavingDefinitions(Rounds):
         server.store.subscribe(self._follow)
 
     def _follow(self, change: Change) -> None:
-        if change.served is DEFINITIONS:
+        if change.resource_info is DEFINITIONS:
             if change.type is ChangeType.DELETED:
                 self._leaving.pop(change.entry.name, None)
             else:
                 self._notice(change.entry)
-        elif self._leaving and change.type is ChangeType.DELETED and change.served.qualified in self._leaving:
-            self._enqueue(change.served.qualified)
+        elif self._leaving and change.type is ChangeType.DELETED and change.resource_info.qualified in self._leaving:
+            self._enqueue(change.resource_info.qualified)
 
     def _notice(self, definition: Entry) -> None:
         metadata = definition.obj["metadata"]
@@ -39,12 +39,12 @@ class LeavingDefinitions(Rounds):
             self._leaving[definition.name] = None
             self._enqueue(definition.name)
 
-    async def _visit(self, name: str) -> None:
+    async def _reconcile(self, name: str) -> None:
         """Nothing new can come, so what is deleted once stays deleted."""
         definition = self._definitions.find("", name)
         if definition is None:
             return
-        table = next((table for table in self._server.store.tables() if table.served.qualified == name), None)
+        table = next((table for table in self._server.store.tables() if table.resource_info.qualified == name), None)
         present = [] if table is None else list(table.entries(None))
         staying = [entry for entry in present if "deletionTimestamp" not in entry.obj["metadata"]]
         if staying:
@@ -57,9 +57,14 @@ class LeavingDefinitions(Rounds):
             await self._patch(name, {"metadata": {"finalizers": kept}})
 
     async def _delete(self, name: str, entry: Entry) -> None:
-        served = next((served for served in self._server.kinds.served if served.qualified == name), None)
-        if served is not None:
-            await self._caretaker.write(Request(method="DELETE", path=served.path(entry.namespace, entry.name)), name)
+        resource_info = next(
+            (resource_info for resource_info in self._server.kinds.resource_info if resource_info.qualified == name),
+            None,
+        )
+        if resource_info is not None:
+            await self._caretaker.write(
+                Request(method="DELETE", path=resource_info.path(entry.namespace, entry.name)), name
+            )
 
     async def _patch(self, name: str, patch: JsonObject, subresource: str = "") -> None:
         path, body = f"{DEFINITIONS.path('', name)}{subresource}", msgspec.json.encode(patch)

@@ -14,8 +14,8 @@ from grove.cluster.apiserver.auth.user_info import DISRUPTION_CONTROLLER
 from grove.cluster.apiserver.registry.metadata import wire_time
 from grove.cluster.apiserver.registry.pdb import guards, is_ready, with_allowance, without_allowance
 from grove.cluster.apiserver.verbs.scale_conversion import scale_of
-from grove.cluster.built_in_resources import BUDGETS, PODS, Served
-from grove.cluster.controllers.workqueue import Agenda
+from grove.cluster.built_in_resources import BUDGETS, PODS, ResourceInfo
+from grove.cluster.controllers.workqueue import DelayingQueue
 from grove.cluster.storage.store import Change, ChangeType, Entry
 from grove.kube.transport import Request
 
@@ -50,19 +50,19 @@ class DisruptionBudgets:
         self._table = server.store.table(BUDGETS)
         # By namespace and name: most pods of most clusters are in none.
         self._budgets: dict[str, dict[str, JsonObject]] = {}
-        self._agenda: Agenda[_Key] = Agenda(server.clock)
+        self._agenda: DelayingQueue[_Key] = DelayingQueue(server.clock)
         for entry in self._table.entries(None):
             self._follow_budget(Change(BUDGETS, ChangeType.ADDED, entry, None))
         server.store.subscribe(self._follow)
 
     async def run(self) -> None:
         """For ever."""
-        await self._agenda.run(self._visit, workers=_WORKERS)
+        await self._agenda.run(self._reconcile, workers=_WORKERS)
 
     def _follow(self, change: Change) -> None:
-        if change.served is BUDGETS:
+        if change.resource_info is BUDGETS:
             self._follow_budget(change)
-        elif change.served is PODS and self._budgets:
+        elif change.resource_info is PODS and self._budgets:
             self._follow_pod(change)
 
     def _follow_budget(self, change: Change) -> None:
@@ -79,7 +79,7 @@ class DisruptionBudgets:
             if any(guards(budget, pod) for pod in versions):
                 self._agenda.add((change.entry.namespace, name))
 
-    async def _visit(self, key: _Key) -> datetime | None:
+    async def _reconcile(self, key: _Key) -> datetime | None:
         """Count, and write what changed. The answer: when time alone will have changed something."""
         await self._server.clock.sleep(_DELAY_SECONDS)
         entry = self._table.find(*key)
@@ -133,19 +133,19 @@ class DisruptionBudgets:
         return sum(scales.values())
 
     def _scale_of_owner(self, owner: JsonObject, metadata: JsonObject) -> int:
-        served = self._kind(owner)
-        if not served.has_scale:
-            raise _UncountableError(f"{served.qualified} does not implement the scale subresource")
-        entry = self._server.store.table(served).find(metadata["namespace"], owner["name"])
+        resource_info = self._kind(owner)
+        if not resource_info.has_scale:
+            raise _UncountableError(f"{resource_info.qualified} does not implement the scale subresource")
+        entry = self._server.store.table(resource_info).find(metadata["namespace"], owner["name"])
         if entry is None:
             raise _UncountableError(f'found no controllers for pod "{metadata["name"]}"')
-        replicas = scale_of(served, entry.obj)["spec"].get("replicas", 0)
+        replicas = scale_of(resource_info, entry.obj)["spec"].get("replicas", 0)
         return replicas if isinstance(replicas, int) else 0
 
-    def _kind(self, owner: JsonObject) -> Served:
-        for served in self._server.kinds.served:
-            if (served.kind, served.api_version) == (owner["kind"], owner["apiVersion"]):
-                return served
+    def _kind(self, owner: JsonObject) -> ResourceInfo:
+        for resource_info in self._server.kinds.resource_info:
+            if (resource_info.kind, resource_info.api_version) == (owner["kind"], owner["apiVersion"]):
+                return resource_info
         raise _UncountableError(f'no matches for kind "{owner["kind"]}" in version "{owner["apiVersion"]}"')
 
 

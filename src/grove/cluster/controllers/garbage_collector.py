@@ -13,7 +13,7 @@ from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.apiserver.auth.user_info import GARBAGE_COLLECTOR
 from grove.cluster.apiserver.verbs.delete import FOREGROUND, ORPHAN
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.controllers.controller import Caretaker
 from grove.cluster.controllers.crd_finalizer import LeavingDefinitions
 from grove.cluster.controllers.namespace_controller import LeavingNamespaces
@@ -29,7 +29,7 @@ _VISITS_PER_TURN = 100
 class _Place(msgspec.Struct, frozen=True):
     """Where an object is found."""
 
-    served: Served
+    resource_info: ResourceInfo
     namespace: str
     name: str
 
@@ -59,7 +59,7 @@ class GarbageCollector:
         self._leaving_definitions = LeavingDefinitions(server, delay=delay)
         for table in server.store.tables():
             for entry in table.entries(None):
-                self._follow(Change(table.served, ChangeType.ADDED, entry, None))
+                self._follow(Change(table.resource_info, ChangeType.ADDED, entry, None))
         server.store.subscribe(self._follow)
 
     async def run(self) -> None:
@@ -81,7 +81,7 @@ class GarbageCollector:
                     break
                 uid = next(iter(self._queue))
                 del self._queue[uid]
-                await self._visit(uid)
+                await self._reconcile(uid)
             if self._caretaker.has_failed:
                 await self._caretaker.wait_and_retry()
 
@@ -97,7 +97,7 @@ class GarbageCollector:
         uid = metadata["uid"]
         match change.type:
             case ChangeType.ADDED:
-                self._places[uid] = _Place(change.served, change.entry.namespace, change.entry.name)
+                self._places[uid] = _Place(change.resource_info, change.entry.namespace, change.entry.name)
                 self._adopt(uid, change.entry)
             case ChangeType.DELETED:
                 del self._places[uid]
@@ -131,7 +131,7 @@ class GarbageCollector:
 
     # What is done about it
 
-    async def _visit(self, uid: str) -> None:
+    async def _reconcile(self, uid: str) -> None:
         place = self._places.get(uid)
         entry = None if place is None else self._find(place)
         if place is None or entry is None:
@@ -201,7 +201,7 @@ class GarbageCollector:
         return "deletionTimestamp" in metadata and FOREGROUND in metadata.get("finalizers", ())
 
     def _find(self, place: _Place) -> Entry | None:
-        return self._server.store.table(place.served).find(place.namespace, place.name)
+        return self._server.store.table(place.resource_info).find(place.namespace, place.name)
 
     # How it is written
 
@@ -225,7 +225,10 @@ def _is_meant(owner: _Place, reference: JsonObject, namespace: str) -> bool:
     """Is this object the one that a reference names? Owners own in their namespace; cluster-wide ones everywhere."""
     group = reference["apiVersion"].rpartition("/")[0]
     named = (group, reference["kind"], reference["name"])
-    return named == (owner.served.group, owner.served.kind, owner.name) and owner.namespace in ("", namespace)
+    return named == (owner.resource_info.group, owner.resource_info.kind, owner.name) and owner.namespace in (
+        "",
+        namespace,
+    )
 
 
 def _awaits_us(metadata: JsonObject) -> bool:
@@ -251,4 +254,4 @@ def _version(entry: Entry) -> JsonObject:
 
 
 def _path(place: _Place) -> str:
-    return place.served.path(place.namespace, place.name)
+    return place.resource_info.path(place.namespace, place.name)

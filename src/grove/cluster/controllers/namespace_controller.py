@@ -37,7 +37,7 @@ class LeavingNamespaces(Rounds):
         server.store.subscribe(self._follow)
 
     def _follow(self, change: Change) -> None:
-        if change.served is NAMESPACES:
+        if change.resource_info is NAMESPACES:
             if change.type is not ChangeType.DELETED:
                 self._notice(change.entry)
         elif change.type is not ChangeType.MODIFIED and change.entry.namespace:
@@ -50,7 +50,7 @@ class LeavingNamespaces(Rounds):
         if "deletionTimestamp" in namespace.obj["metadata"] and namespace.obj["spec"].get("finalizers"):
             self._enqueue(namespace.name)
 
-    async def _visit(self, name: str) -> None:
+    async def _reconcile(self, name: str) -> None:
         """Nothing new can come into it, so what is deleted once stays deleted."""
         namespace = self._namespaces.find("", name)
         if namespace is None:
@@ -60,7 +60,7 @@ class LeavingNamespaces(Rounds):
             for entry in list(table.entries(name)):
                 is_empty = False
                 if "deletionTimestamp" not in entry.obj["metadata"]:
-                    request = Request(method="DELETE", path=table.served.path(name, entry.name))
+                    request = Request(method="DELETE", path=table.resource_info.path(name, entry.name))
                     await self._caretaker.write(request, name)
         if not is_empty:
             await self._report(name)
@@ -78,7 +78,7 @@ class LeavingNamespaces(Rounds):
         finalizers: dict[str, int] = {}
         for table in self._tables():
             for entry in table.entries(name):
-                resource = f"{table.served.plural}.{table.served.group}"
+                resource = f"{table.resource_info.plural}.{table.resource_info.group}"
                 remaining[resource] = remaining.get(resource, 0) + 1
                 for finalizer in entry.obj["metadata"].get("finalizers", ()):
                     finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
@@ -89,7 +89,7 @@ class LeavingNamespaces(Rounds):
             await self._caretaker.write(Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH), name)
 
     def _tables(self) -> list[Table]:
-        return [table for table in self._server.store.tables() if table.served.namespaced]
+        return [table for table in self._server.store.tables() if table.resource_info.namespaced]
 
 
 def _status(status: JsonObject, remaining: dict[str, int], finalizers: dict[str, int], now: str) -> JsonObject:

@@ -5,7 +5,7 @@ import msgspec
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.apiserver.auth.user_info import ACCOUNT_CONTROLLER
-from grove.cluster.built_in_resources import BY_QUALIFIED, NAMESPACES, Served
+from grove.cluster.built_in_resources import BY_QUALIFIED, NAMESPACES, ResourceInfo
 from grove.cluster.controllers.controller import Rounds
 from grove.cluster.storage.store import Change, ChangeType
 from grove.kube.transport import Request
@@ -20,7 +20,7 @@ class FurnishedNamespaces(Rounds):
 
     def __init__(self, server: ApiServer, *, root_ca: bytes = b"") -> None:
         super().__init__(server, ACCOUNT_CONTROLLER, delay=0)
-        self._furniture: list[tuple[Served, str, JsonObject]] = [(_ACCOUNTS, _ACCOUNT, {})]
+        self._furniture: list[tuple[ResourceInfo, str, JsonObject]] = [(_ACCOUNTS, _ACCOUNT, {})]
         if root_ca:
             self._furniture.append((_CONFIGS, _AUTHORITY, {"data": {"ca.crt": root_ca.decode()}}))
         self._namespaces = server.store.table(NAMESPACES)
@@ -29,18 +29,18 @@ class FurnishedNamespaces(Rounds):
         server.store.subscribe(self._follow)
 
     def _follow(self, change: Change) -> None:
-        served, entry = change.served, change.entry
-        if served is NAMESPACES and change.type is ChangeType.ADDED:
+        resource_info, entry = change.resource_info, change.entry
+        if resource_info is NAMESPACES and change.type is ChangeType.ADDED:
             self._enqueue(entry.name)
-        elif change.type is ChangeType.DELETED and entry.name in _NAMES and served in (_ACCOUNTS, _CONFIGS):
+        elif change.type is ChangeType.DELETED and entry.name in _NAMES and resource_info in (_ACCOUNTS, _CONFIGS):
             self._enqueue(entry.namespace)
 
-    async def _visit(self, name: str) -> None:
-        for served, wanted, content in self._furniture:
+    async def _reconcile(self, name: str) -> None:
+        for resource_info, wanted, content in self._furniture:
             namespace = self._namespaces.find("", name)
             if namespace is None or "deletionTimestamp" in namespace.obj["metadata"]:
                 return
-            if self._server.store.table(served).find(name, wanted) is None:
+            if self._server.store.table(resource_info).find(name, wanted) is None:
                 body = msgspec.json.encode({"metadata": {"name": wanted}, **content})
-                path = served.path(name, "").rstrip("/")
+                path = resource_info.path(name, "").rstrip("/")
                 await self._caretaker.write(Request(method="POST", path=path, body=body), name)

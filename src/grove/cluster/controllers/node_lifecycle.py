@@ -12,8 +12,16 @@ import msgspec
 from grove.api.types.meta import JsonObject, to_wire
 from grove.api.values.times import ceil_second, wire_time
 from grove.clock import Clock
-from grove.cluster.controllers.workqueue import Agenda
-from grove.cluster.node_pod_cache import BOUND_POD_VIEW, NODE_VIEW, BoundPod, BoundPods, Node, Taint, Toleration
+from grove.cluster.controllers.workqueue import DelayingQueue
+from grove.cluster.node_pod_cache import (
+    BOUND_POD_VIEW,
+    NODE_VIEW,
+    BoundNode,
+    BoundPod,
+    BoundPods,
+    NodeTaint,
+    PodToleration,
+)
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 from grove.kube.transport import STRATEGIC_PATCH
@@ -30,22 +38,22 @@ RETRY_SECONDS = (0.5, 1.5)
 class NodeCare(msgspec.Struct, frozen=True, kw_only=True):
     """What a node needs now, and when to look again. All empty: nothing is wrong."""
 
-    taints: tuple[Taint, ...] | None = None
+    taints: tuple[NodeTaint, ...] | None = None
     no_longer_ready: tuple[BoundPod, ...] = ()
     evicted: tuple[BoundPod, ...] = ()
-    wake_at: datetime | None = None
+    requeue_at: datetime | None = None
 
 
-def care_for(node: Node, pods: tuple[BoundPod, ...], now: datetime) -> NodeCare:
+def care_for(node: BoundNode, pods: tuple[BoundPod, ...], now: datetime) -> NodeCare:
     """The node controller's decision about one node and its pods."""
     taints = _wanted_taints(node, now)
-    staying = tuple(pod for pod in pods if not pod.metadata.is_leaving and not pod.is_finished)
+    staying = tuple(pod for pod in pods if not pod.metadata.is_terminating and not pod.is_finished)
     evict_at = [(pod, _evict_at(pod, taints)) for pod in staying]
     return NodeCare(
         taints=taints if taints != node.spec.taints else None,
         no_longer_ready=() if node.is_ready else tuple(pod for pod in pods if pod.reports_ready),
         evicted=tuple(pod for pod, at in evict_at if at is not None and at <= now),
-        wake_at=min((at for _, at in evict_at if at is not None and at > now), default=None),
+        requeue_at=min((at for _, at in evict_at if at is not None and at > now), default=None),
     )
 
 
@@ -57,14 +65,14 @@ class NodeLifecycle:
         self._clock = clock
         self._random = random
         self._bound = bound
-        self._agenda: Agenda[str] = Agenda(clock)
+        self._agenda: DelayingQueue[str] = DelayingQueue(clock)
         bound.pods.subscribe(self._pod_changed)
         bound.nodes.subscribe(self._node_changed)
 
     async def run(self) -> None:
-        await self._agenda.run(self._visit, workers=WORKERS)
+        await self._agenda.run(self._reconcile, workers=WORKERS)
 
-    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+    def _node_changed(self, old: BoundNode | None, new: BoundNode | None) -> None:
         if new is not None and (old is None or old.spec != new.spec or old.readiness != new.readiness):
             self._agenda.add(new.metadata.name)
 
@@ -75,23 +83,23 @@ class NodeLifecycle:
         if node is not None and (not node.is_ready or node.spec.taints):
             self._agenda.add(node.metadata.name)
 
-    async def _visit(self, name: str) -> datetime | None:
+    async def _reconcile(self, name: str) -> datetime | None:
         node = self._bound.node(name)
         if node is None:
             return None
         care = care_for(node, self._bound.on(name), self._clock.now())
         if await self._carry_out(node, care):
-            return care.wake_at
+            return care.requeue_at
         return self._clock.now() + timedelta(seconds=self._random.uniform(*RETRY_SECONDS))
 
-    async def _carry_out(self, node: Node, care: NodeCare) -> bool:
+    async def _carry_out(self, node: BoundNode, care: NodeCare) -> bool:
         """Whether all of it went well; one pod's trouble does not hold up the others."""
         writes = [] if care.taints is None else [self._write_taints(node, care.taints)]
         writes += [self._mark_not_ready(pod) for pod in care.no_longer_ready]
         writes += [self._evict(pod) for pod in care.evicted]
         return all([await _succeeds(write) for write in writes])
 
-    async def _write_taints(self, node: Node, taints: tuple[Taint, ...]) -> None:
+    async def _write_taints(self, node: BoundNode, taints: tuple[NodeTaint, ...]) -> None:
         patch: JsonObject = {
             "metadata": {"resourceVersion": node.metadata.resource_version},
             "spec": {"taints": [to_wire(taint) for taint in taints]},
@@ -130,22 +138,22 @@ async def _succeeds(write: Coroutine[object, object, None]) -> bool:
     return True
 
 
-def _wanted_taints(node: Node, now: datetime) -> tuple[Taint, ...]:
+def _wanted_taints(node: BoundNode, now: datetime) -> tuple[NodeTaint, ...]:
     """Others' taints as they are, ours as the node's readiness demands; a taint already there keeps its time."""
     key = {"True": None, "False": NOT_READY}.get(node.readiness, UNREACHABLE)
     kept = tuple(taint for taint in node.spec.taints if taint.key == key or taint.key not in (UNREACHABLE, NOT_READY))
     effects = [] if key is None else ["NoSchedule", "NoExecute"]
     missing = [effect for effect in effects if not any((t.key, t.effect) == (key, effect) for t in kept)]
-    return kept + tuple(Taint(key=key or "", effect=effect, time_added=ceil_second(now)) for effect in missing)
+    return kept + tuple(NodeTaint(key=key or "", effect=effect, time_added=ceil_second(now)) for effect in missing)
 
 
-def _evict_at(pod: BoundPod, taints: tuple[Taint, ...]) -> datetime | None:
+def _evict_at(pod: BoundPod, taints: tuple[NodeTaint, ...]) -> datetime | None:
     """When the first taint that this pod does not tolerate any longer takes it; None: never."""
     instants = (_expires_at(pod, taint) for taint in taints if taint.effect == "NoExecute")
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def _expires_at(pod: BoundPod, taint: Taint) -> datetime | None:
+def _expires_at(pod: BoundPod, taint: NodeTaint) -> datetime | None:
     added_at = taint.time_added or datetime.min.replace(tzinfo=UTC)
     tolerations = [toleration for toleration in pod.spec.tolerations if _tolerates(toleration, taint)]
     if tolerations:
@@ -154,7 +162,7 @@ def _expires_at(pod: BoundPod, taint: Taint) -> datetime | None:
     return added_at + DEFAULT_TOLERATION if taint.key in (UNREACHABLE, NOT_READY) else added_at
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+def _tolerates(toleration: PodToleration, taint: NodeTaint) -> bool:
     if toleration.effect not in ("", taint.effect):
         return False
     if toleration.operator == "Exists":

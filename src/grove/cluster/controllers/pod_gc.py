@@ -45,10 +45,10 @@ class LostPods:
                 await self._caretaker.wait_and_retry()
 
     def _follow(self, change: Change) -> None:
-        if change.served is PODS:
+        if change.resource_info is PODS:
             if change.type is not ChangeType.DELETED and _was_unbound(change.before):
                 self._suspect(change.entry)
-        elif change.served is NODES and change.type is ChangeType.DELETED:
+        elif change.resource_info is NODES and change.type is ChangeType.DELETED:
             self._quarantine(change.entry.name)
 
     def _suspect(self, pod: Entry) -> None:

@@ -14,7 +14,7 @@ from grove.clock import Clock
 K = TypeVar("K")
 
 
-class Agenda(Generic[K]):
+class DelayingQueue(Generic[K]):
     """Keys to visit. A key added during its own visit is visited once more afterwards: nothing is missed."""
 
     def __init__(self, clock: Clock) -> None:
@@ -52,11 +52,11 @@ class Agenda(Generic[K]):
             if key in self._queued:
                 self._queue.put_nowait(key)
 
-    def _set_alarm(self, key: K, wake_at: datetime | None) -> None:
-        if wake_at is None:
+    def _set_alarm(self, key: K, requeue_at: datetime | None) -> None:
+        if requeue_at is None:
             self._alarm_of.pop(key, None)
             return
-        at = self._clock.monotonic() + (wake_at - self._clock.now()).total_seconds()
+        at = self._clock.monotonic() + (requeue_at - self._clock.now()).total_seconds()
         self._alarm_of[key] = at
         self._alarm_count += 1
         heapq.heappush(self._alarms, (at, self._alarm_count, key))

@@ -11,7 +11,7 @@ from grove.cluster.http.loopback_certificates import Certificates, make_certific
 _RENEWED_BEFORE_END = timedelta(days=30)
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """Holds secrets: keep it from others."""
 
     token: str
@@ -23,16 +23,16 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
 
-def new_identity(token: str, now: datetime) -> Identity:
-    return Identity(token=token, certificates=make_certificates(now))
+def new_identity(token: str, now: datetime) -> ClusterIdentity:
+    return ClusterIdentity(token=token, certificates=make_certificates(now))
 
 
-def read_identity(text: bytes | None, now: datetime) -> Identity | None:
+def read_identity(text: bytes | None, now: datetime) -> ClusterIdentity | None:
     """What was kept; None if nothing was, it cannot be read, or its certificates end soon."""
     if text is None:
         return None
     try:
-        identity = msgspec.json.decode(text, type=Identity)
+        identity = msgspec.json.decode(text, type=ClusterIdentity)
         ends_at = x509.load_pem_x509_certificate(identity.certificates.certificate).not_valid_after_utc
     except (msgspec.DecodeError, ValueError):
         return None

@@ -16,8 +16,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from grove.clock import LoopClock
 from grove.cluster.apiserver.api_server import ApiServer, Stream, is_stream
-from grove.cluster.apiserver.auth.user_info import ADMIN, Caller, impersonated
-from grove.cluster.apiserver.status_errors import RefusedError, internal_error
+from grove.cluster.apiserver.auth.user_info import ADMIN, UserInfo, impersonated
+from grove.cluster.apiserver.status_errors import StatusError, internal_error
 from grove.cluster.http.loopback_certificates import Certificates, make_certificates
 from grove.cluster.http.webhook_client import WebhookClient
 from grove.errors import require
@@ -103,13 +103,13 @@ class HttpApi:
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
-            caller = self._caller(http)
+            user = self._caller(http)
             request = await _read(http)
-            self._server.authorize(request, caller)
+            self._server.authorize(request, user)
             if is_stream(request):
                 return await self._stream(http, request)
-            return _to_http(await self._server.answer(request, caller))
-        except RefusedError as refused:
+            return _to_http(await self._server.answer(request, user))
+        except StatusError as refused:
             return _to_http(refused.response())
         except (ClientConnectionResetError, asyncio.CancelledError):
             raise
@@ -117,35 +117,35 @@ class HttpApi:
             log.exception("request failed", method=http.method, path=http.path)
             return _to_http(internal_error().response())
 
-    def _caller(self, http: web.BaseRequest) -> Caller:
+    def _caller(self, http: web.BaseRequest) -> UserInfo:
         """Raises 401 or 403."""
         headers = http.headers
         if _host_name(headers.get("Host", "")) not in _LOOPBACK:
-            raise RefusedError(403, "Forbidden", "this API answers to 127.0.0.1 and localhost only: check the Host")
+            raise StatusError(403, "Forbidden", "this API answers to 127.0.0.1 and localhost only: check the Host")
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         identity = self._server.authenticator.identify(token) if scheme.lower() == "bearer" else None
         if identity is None:
-            raise RefusedError(401, "Unauthorized", "Unauthorized")
-        return self._impersonated(headers, identity.caller)
+            raise StatusError(401, "Unauthorized", "Unauthorized")
+        return self._impersonated(headers, identity.user)
 
-    def _impersonated(self, headers: CIMultiDictProxy[str], caller: Caller) -> Caller:
+    def _impersonated(self, headers: CIMultiDictProxy[str], user: UserInfo) -> UserInfo:
         """Whoever may do everything may also act as somebody else, as `kubectl --as` asks for."""
         name = _text(headers, "Impersonate-User")
         groups = tuple(map(_readable, headers.getall("Impersonate-Group", ())))
         uid, extra = _text(headers, "Impersonate-Uid"), _impersonated_extra(headers)
         if not name:
             if groups or uid or extra:
-                raise RefusedError(400, "BadRequest", "groups and the like are impersonated with a user name only")
-            return caller
-        if not caller.is_unrestricted:
-            raise RefusedError(403, "Forbidden", f'User "{caller.name}" cannot impersonate anybody here', {})
+                raise StatusError(400, "BadRequest", "groups and the like are impersonated with a user name only")
+            return user
+        if not user.is_unrestricted:
+            raise StatusError(403, "Forbidden", f'User "{user.name}" cannot impersonate anybody here', {})
         return impersonated(name, groups, uid, extra)
 
     async def _stream(self, http: web.BaseRequest, request: Request) -> web.StreamResponse:
         try:
             stream = await self._server.stream(request)
         except ApiError as error:
-            raise RefusedError(error.code, error.reason, error.message) from None
+            raise StatusError(error.code, error.reason, error.message) from None
         self._streams[stream] = None
         try:
             return await _send_lines(http, stream)
@@ -171,12 +171,12 @@ async def _read(http: web.BaseRequest) -> Request:
             body = await http.read() if http.body_exists else b""
     except TimeoutError:
         message = f"the body did not arrive within {_BODY_SECONDS:g} s"
-        raise RefusedError(408, "RequestTimeout", message) from None
+        raise StatusError(408, "RequestTimeout", message) from None
     except web.HTTPRequestEntityTooLarge:
         message = f"Request entity too large: limit is {LARGEST_BODY}"
-        raise RefusedError(413, "RequestEntityTooLarge", message) from None
+        raise StatusError(413, "RequestEntityTooLarge", message) from None
     except RequestPayloadError:
-        raise RefusedError(400, "BadRequest", "the body ends before its end, or is not as it was announced") from None
+        raise StatusError(400, "BadRequest", "the body ends before its end, or is not as it was announced") from None
     url, headers = http.rel_url, http.headers
     return Request(
         method=http.method,

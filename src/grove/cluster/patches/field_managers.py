@@ -79,7 +79,7 @@ class Owned(msgspec.Struct, frozen=True):
 Managers = dict[Manager, Owned]
 
 
-class Write(msgspec.Struct, frozen=True, kw_only=True):
+class ManagedWrite(msgspec.Struct, frozen=True, kw_only=True):
     """One write: by whom, when, and what it did not touch whatever it said."""
 
     manager: Manager
@@ -121,7 +121,7 @@ class ApplyConflictError(Exception):
         return f"Apply failed with {len(self.conflicts)} conflicts: " + "\n".join(lines)
 
 
-def after_update(managers: Managers, type_: Type, old: Any, new: Any, write: Write) -> Managers:
+def after_update(managers: Managers, type_: Type, old: Any, new: Any, write: ManagedWrite) -> Managers:
     """Whoever changes a field owns it, and nobody else does; what is gone belongs to nobody."""
     change = compare(type_, old, new).without(write.ignored)
     taken = difference(change.taken, _OWNERLESS)
@@ -168,7 +168,7 @@ def _seconds(owned: Owned) -> float:
         return 0.0
 
 
-class Applied(msgspec.Struct, frozen=True):
+class ServerSideApplyResult(msgspec.Struct, frozen=True):
     """What applying comes to."""
 
     obj: JsonObject
@@ -176,8 +176,8 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 def after_apply(
-    managers: Managers, type_: Type, live: JsonObject, config: JsonObject, write: Write, *, is_forced: bool
-) -> Applied:
+    managers: Managers, type_: Type, live: JsonObject, config: JsonObject, write: ManagedWrite, *, is_forced: bool
+) -> ServerSideApplyResult:
     """The object with what is applied, and without what was and no longer is. Raises `ApplyConflictError`."""
     manager = write.manager
     wanted = without_parts(field_set(type_, config), write.ignored)
@@ -197,7 +197,7 @@ def after_apply(
     if fields := difference(wanted, _OWNERLESS):
         time = found[manager].time if obj == live else write.time
         result[manager] = Owned(fields, write.api_version, time)
-    return Applied(obj, result)
+    return ServerSideApplyResult(obj, result)
 
 
 def _conflicts(others: Managers, wanted: FieldSet) -> tuple[Conflict, ...]:

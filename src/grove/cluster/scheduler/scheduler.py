@@ -105,7 +105,7 @@ class Scheduler:
 
     def _cycle(self) -> None:
         self.cycle_count += 1
-        decisions = schedule(self._cluster, self._room.gangs(), self._room.loners())
+        decisions = schedule(self._cluster, self._room.gangs(), self._room.ungrouped_pods())
         for binding in decisions.bindings:
             self._assume(binding)
         self._reports.update((*decisions.unplaced, *self._room.strays()))
@@ -163,7 +163,7 @@ class Scheduler:
             self._wake.set()
 
     def _gang_changed(self, old: PodGang | None, new: PodGang | None) -> None:
-        if new is None or new.metadata.is_leaving:
+        if new is None or new.metadata.is_terminating:
             gone = new or old
             if gone is not None:
                 self._room.remove_gang(gone.metadata.namespace, gone.metadata.name)
@@ -176,7 +176,7 @@ class Scheduler:
     def _priority_changed(self, _old: PriorityClass | None, _new: PriorityClass | None) -> None:
         self._demands.clear()
         for gang in self._gangs.values():
-            if not gang.metadata.is_leaving:
+            if not gang.metadata.is_terminating:
                 self._room.set_gang(gang, self._gang_priority(gang))
         for pod in self._pods.values():
             self._settle(pod)
@@ -225,7 +225,7 @@ class Scheduler:
         return True
 
     def _state(self, pod: SchedulablePod, node: str) -> State | None:
-        if pod.metadata.is_leaving or pod.status.phase == "Failed":
+        if pod.metadata.is_terminating or pod.status.phase == "Failed":
             return None
         if node or pod.status.phase == "Succeeded":
             return State.SCHEDULED

@@ -52,10 +52,10 @@ class WaitingRoom:
         for group in entry.groups:
             for name in group.positions:
                 # A pod named by two gangs belongs to the one heard of last: it may just be moving.
-                guest = self._take_out(name)
+                pending_pod = self._take_out(name)
                 self._seats[name] = (entry, group)
-                if guest is not None:
-                    self._seat(name, guest)
+                if pending_pod is not None:
+                    self._seat(name, pending_pod)
         self._note(entry)
 
     def remove_gang(self, namespace: str, name: str) -> None:
@@ -65,25 +65,25 @@ class WaitingRoom:
         for group in entry.groups:
             for pod_name in group.positions:
                 if self._seats.get(pod_name, (None, None))[1] is group:
-                    guest = self._take_out(pod_name)
+                    pending_pod = self._take_out(pod_name)
                     del self._seats[pod_name]
-                    if guest is not None:
-                        self._seat(pod_name, guest)
+                    if pending_pod is not None:
+                        self._seat(pod_name, pending_pod)
         self._active.pop(entry.key, None)
 
-    def set_pod(self, guest: Guest) -> bool:
+    def set_pod(self, pending_pod: Guest) -> bool:
         """A new or changed pod; false if there is nothing new about it."""
-        name = (guest.demand.namespace, guest.demand.name)
-        if self._guests.get(name) == guest:
+        name = (pending_pod.demand.namespace, pending_pod.demand.name)
+        if self._guests.get(name) == pending_pod:
             return False
         self._take_out(name)
-        self._seat(name, guest)
+        self._seat(name, pending_pod)
         return True
 
     def remove_pod(self, namespace: str, name: str, uid: Uid) -> bool:
-        guest = self._guests.get((namespace, name))
+        pending_pod = self._guests.get((namespace, name))
         # A late farewell must not remove the next pod of that name.
-        if guest is None or guest.demand.uid != uid:
+        if pending_pod is None or pending_pod.demand.uid != uid:
             return False
         self._take_out((namespace, name))
         return True
@@ -95,7 +95,7 @@ class WaitingRoom:
             base = self._gangs.get((entry.key[0], entry.base)) if entry.base else None
             yield entry.demand(base_is_scheduled=base is not None and base.is_scheduled)
 
-    def loners(self) -> Iterator[PodDemand]:
+    def ungrouped_pods(self) -> Iterator[PodDemand]:
         """Pods that belong to no gang."""
         return (pod for pod in self._alone.values() if PODGANG not in pod.labels)
 
@@ -108,27 +108,27 @@ class WaitingRoom:
                 message = f"waits for its gang: PodGang {gang.name} does not {verb} yet"
                 yield Unplaced(pods=(pod,), reason=WaitReason.NOT_IN_ITS_GANG, message=message)
 
-    def _seat(self, name: tuple[str, str], guest: Guest) -> None:
-        self._guests[name] = guest
+    def _seat(self, name: tuple[str, str], pending_pod: Guest) -> None:
+        self._guests[name] = pending_pod
         seat = self._seats.get(name)
         if seat is not None:
             entry, group = seat
-            group.put(guest)
-            entry.base = guest.demand.labels.get(BASE_PODGANG, entry.base)
+            group.put(pending_pod)
+            entry.base = pending_pod.demand.labels.get(BASE_PODGANG, entry.base)
             self._note(entry)
-        elif guest.state is State.PENDING:
-            self._alone[guest.demand.uid] = guest.demand
+        elif pending_pod.state is State.PENDING:
+            self._alone[pending_pod.demand.uid] = pending_pod.demand
 
     def _take_out(self, name: tuple[str, str]) -> Guest | None:
-        guest = self._guests.pop(name, None)
-        if guest is None:
+        pending_pod = self._guests.pop(name, None)
+        if pending_pod is None:
             return None
-        self._alone.pop(guest.demand.uid, None)
+        self._alone.pop(pending_pod.demand.uid, None)
         seat = self._seats.get(name)
         if seat is not None:
-            seat[1].take(guest)
+            seat[1].take(pending_pod)
             self._note(seat[0])
-        return guest
+        return pending_pod
 
     def _note(self, entry: "_Gang") -> None:
         if entry.is_active:
@@ -197,21 +197,21 @@ class _Group:
         self.scheduled: dict[Uid, str] = {}
         self.pack = pack_of(group.topology_constraint)
 
-    def put(self, guest: Guest) -> None:
-        uid = guest.demand.uid
-        match guest.state:
+    def put(self, pending_pod: Guest) -> None:
+        uid = pending_pod.demand.uid
+        match pending_pod.state:
             case State.PENDING:
-                self.pending[uid] = guest.demand
+                self.pending[uid] = pending_pod.demand
             case State.BEHIND_OUR_GATE:
-                self.behind_our_gate[uid] = guest.demand
+                self.behind_our_gate[uid] = pending_pod.demand
             case State.BEHIND_OTHER_GATES:
                 self.behind_other_gates[uid] = None
             case State.SCHEDULED:
-                self.scheduled[uid] = guest.node
+                self.scheduled[uid] = pending_pod.node
 
-    def take(self, guest: Guest) -> None:
+    def take(self, pending_pod: Guest) -> None:
         for bucket in (self.pending, self.behind_our_gate, self.behind_other_gates, self.scheduled):
-            bucket.pop(guest.demand.uid, None)
+            bucket.pop(pending_pod.demand.uid, None)
 
     def demand(self, *, with_nodes: bool) -> GroupDemand:
         return GroupDemand(

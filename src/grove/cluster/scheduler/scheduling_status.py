@@ -16,7 +16,7 @@ from grove.api.types.meta import ConditionStatus, JsonObject, NamespacedName, Ob
 from grove.api.types.podgang import PodGang
 from grove.api.values.times import ceil_second
 from grove.clock import Clock
-from grove.cluster.controllers.workqueue import Agenda
+from grove.cluster.controllers.workqueue import DelayingQueue
 from grove.cluster.scheduler.types import SCHEDULABLE_PODS, SchedulablePod
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
@@ -48,7 +48,7 @@ class Reports:
         self._random = random
         self._pods = pods
         self._gangs = gangs
-        self._agenda: Agenda[Key] = Agenda(clock)
+        self._agenda: DelayingQueue[Key] = DelayingQueue(clock)
         self._words: dict[Key, Word] = {}
         self._due: dict[Key, datetime] = {}
         self._event_told: dict[Key, str] = {}
@@ -64,9 +64,9 @@ class Reports:
         self._event_told = {key: message for key, message in self._event_told.items() if key in words}
 
     async def run(self) -> None:
-        await self._agenda.run(self._visit, workers=WRITERS)
+        await self._agenda.run(self._reconcile, workers=WRITERS)
 
-    async def _visit(self, key: Key) -> datetime | None:
+    async def _reconcile(self, key: Key) -> datetime | None:
         word = self._words.get(key)
         if word is None:
             self._due.pop(key, None)

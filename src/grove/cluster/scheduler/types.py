@@ -9,86 +9,86 @@ from functools import lru_cache
 import msgspec
 
 from grove.api.resources import NODES, PODS, PRIORITY_CLASSES
-from grove.api.types.meta import ObjectMeta, Wire
+from grove.api.types.meta import ObjectMeta, WireStruct
 from grove.api.types.pod import SchedulingGate
 from grove.api.types.podgang import GangTopologyConstraint
 from grove.api.values.pod_requests import Amounts, Quantity, add_amounts, most_at_once, read_milli
 from grove.placement import types
 
 
-class Resources(Wire):
+class PodResources(WireStruct):
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
 
 
-class SchedulableContainer(Wire):
-    resources: Resources = Resources()
+class SchedulableContainer(WireStruct):
+    resources: PodResources = PodResources()
     restart_policy: str = ""
 
 
-class Expression(Wire):
+class Expression(WireStruct):
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(Wire):
+class NodeSelectorTerm(WireStruct):
     match_expressions: tuple[Expression, ...] = ()
     match_fields: tuple[Expression, ...] = ()
 
 
-class NodeSelector(Wire):
+class NodeSelector(WireStruct):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredNode(Wire):
+class PreferredNode(WireStruct):
     weight: int = 1
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(Wire):
+class NodeAffinity(WireStruct):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredNode, ...] = ()
 
 
-class LabelSelector(Wire):
+class LabelSelectorSpec(WireStruct):
     match_labels: dict[str, str] = {}
     match_expressions: tuple[Expression, ...] = ()
 
 
-class PodAffinityTerm(Wire):
+class PodAffinityTerm(WireStruct):
     topology_key: str = ""
-    label_selector: LabelSelector | None = None
+    label_selector: LabelSelectorSpec | None = None
     namespaces: tuple[str, ...] = ()
-    namespace_selector: LabelSelector | None = None
+    namespace_selector: LabelSelectorSpec | None = None
 
 
-class PreferredPods(Wire):
+class PreferredPods(WireStruct):
     weight: int = 1
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
-class PodAffinity(Wire):
+class PodAffinity(WireStruct):
     """Also the shape of `podAntiAffinity`."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredPods, ...] = ()
 
 
-class Affinity(Wire):
+class AffinitySpec(WireStruct):
     node_affinity: NodeAffinity = NodeAffinity()
     pod_affinity: PodAffinity = PodAffinity()
     pod_anti_affinity: PodAffinity = PodAffinity()
 
 
-class Toleration(Wire):
+class TolerationSpec(WireStruct):
     key: str = ""
     operator: str = ""
     value: str = ""
     effect: str = ""
 
 
-class SchedulableSpec(Wire):
+class SchedulableSpec(WireStruct):
     node_name: str = ""
     scheduler_name: str = ""
     scheduling_gates: tuple[SchedulingGate, ...] = ()
@@ -96,13 +96,13 @@ class SchedulableSpec(Wire):
     init_containers: tuple[SchedulableContainer, ...] = ()
     overhead: dict[str, Quantity] = {}
     node_selector: dict[str, str] = {}
-    affinity: Affinity | None = None
-    tolerations: tuple[Toleration, ...] = ()
+    affinity: AffinitySpec | None = None
+    tolerations: tuple[TolerationSpec, ...] = ()
     priority: int | None = None
     priority_class_name: str = ""
 
 
-class PodScheduled(Wire):
+class PodScheduled(WireStruct):
     """A pod condition without its times: only what the scheduler itself says is read."""
 
     type: str
@@ -111,12 +111,12 @@ class PodScheduled(Wire):
     message: str = ""
 
 
-class SchedulableStatus(Wire):
+class SchedulableStatus(WireStruct):
     phase: str = "Pending"
     conditions: tuple[PodScheduled, ...] = ()
 
 
-class SchedulablePod(Wire):
+class SchedulablePod(WireStruct):
     metadata: ObjectMeta
     spec: SchedulableSpec = SchedulableSpec()
     status: SchedulableStatus = SchedulableStatus()
@@ -126,29 +126,29 @@ class SchedulablePod(Wire):
         return next((condition for condition in self.status.conditions if condition.type == "PodScheduled"), None)
 
 
-class NodeTaint(Wire):
+class NodeTaint(WireStruct):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class NodeSpec(Wire):
+class SchedulerNodeSpec(WireStruct):
     unschedulable: bool = False
     taints: tuple[NodeTaint, ...] = ()
 
 
-class NodeStatus(Wire):
+class SchedulerNodeStatus(WireStruct):
     allocatable: dict[str, Quantity] = {}
     conditions: tuple[PodScheduled, ...] = ()
 
 
-class SchedulableNode(Wire):
+class SchedulableNode(WireStruct):
     metadata: ObjectMeta
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
+    spec: SchedulerNodeSpec = SchedulerNodeSpec()
+    status: SchedulerNodeStatus = SchedulerNodeStatus()
 
 
-class PriorityClass(Wire):
+class PriorityClass(WireStruct):
     metadata: ObjectMeta
     value: int = 0
     global_default: bool = False
@@ -166,12 +166,12 @@ def node_view(node: SchedulableNode) -> types.NodeView:
         labels=node.metadata.labels,
         taints=tuple(types.Taint(key=t.key, value=t.value, effect=t.effect) for t in node.spec.taints),
         is_cordoned=node.spec.unschedulable,
-        is_ready=ready == "True" and not node.metadata.is_leaving,
+        is_ready=ready == "True" and not node.metadata.is_terminating,
         allocatable={name: read_milli(amount) for name, amount in node.status.allocatable.items()},
     )
 
 
-def shape_of(pod: SchedulablePod) -> types.Shape:
+def shape_of(pod: SchedulablePod) -> types.SchedulingClass:
     """What the pod asks of a node. Pods written alike share one shape, which is worked out once."""
     spec = pod.spec
     affinity = b"" if spec.affinity is None else msgspec.json.encode(spec.affinity)
@@ -205,11 +205,11 @@ def _shape(
     inits: tuple[tuple[bool, Amounts], ...],
     overhead: Amounts,
     node_selector: tuple[tuple[str, str], ...],
-    tolerations: tuple[Toleration, ...],
+    tolerations: tuple[TolerationSpec, ...],
     affinity_in_namespace: tuple[bytes, str] | None,
-) -> types.Shape:
+) -> types.SchedulingClass:
     requests = add_amounts(most_at_once(containers, inits), overhead) | {types.PODS: types.ONE}
-    plain = types.Shape(
+    plain = types.SchedulingClass(
         requests=tuple(sorted(requests.items())),
         node_selector=tuple(sorted(node_selector)),
         tolerations=tuple(
@@ -220,10 +220,10 @@ def _shape(
     if affinity_in_namespace is None:
         return plain
     encoded, namespace = affinity_in_namespace
-    return _with_affinity(plain, msgspec.json.decode(encoded, type=Affinity), namespace)
+    return _with_affinity(plain, msgspec.json.decode(encoded, type=AffinitySpec), namespace)
 
 
-def _with_affinity(plain: types.Shape, affinity: Affinity, namespace: str) -> types.Shape:
+def _with_affinity(plain: types.SchedulingClass, affinity: AffinitySpec, namespace: str) -> types.SchedulingClass:
     nodes = affinity.node_affinity
     required = nodes.required_during_scheduling_ignored_during_execution
     attract, repel = affinity.pod_affinity, affinity.pod_anti_affinity
@@ -244,8 +244,8 @@ def _node_term(term: NodeSelectorTerm) -> types.NodeTerm:
     return types.NodeTerm(expressions=_requirements(term.match_expressions), fields=_requirements(term.match_fields))
 
 
-def _requirements(expressions: Iterable[Expression]) -> tuple[types.Requirement, ...]:
-    return tuple(types.Requirement(key=e.key, operator=e.operator, values=e.values) for e in expressions)
+def _requirements(expressions: Iterable[Expression]) -> tuple[types.NodeRequirement, ...]:
+    return tuple(types.NodeRequirement(key=e.key, operator=e.operator, values=e.values) for e in expressions)
 
 
 def _weighted(affinity: PodAffinity, namespace: str, sign: int) -> Iterable[types.WeightedPodTerm]:
@@ -258,9 +258,9 @@ def _pod_terms(terms: tuple[PodAffinityTerm, ...], namespace: str) -> tuple[type
 
 
 def _pod_term(term: PodAffinityTerm, namespace: str) -> types.PodTerm:
-    selector = term.label_selector or LabelSelector()
+    selector = term.label_selector or LabelSelectorSpec()
     equal = tuple(
-        types.Requirement(key=key, operator=types.Operator.IN, values=(value,))
+        types.NodeRequirement(key=key, operator=types.SelectorOperator.IN, values=(value,))
         for key, value in sorted(selector.match_labels.items())
     )
     return types.PodTerm(

@@ -13,7 +13,7 @@ import msgspec
 from cel_expr_python import cel  # type: ignore[import-untyped]
 from cel_expr_python.ext import ext_optional, ext_strings  # type: ignore[import-untyped]
 
-from grove.cluster.schemas.cel_library import FUNCTIONS, Kind, Overload
+from grove.cluster.schemas.cel_library import FUNCTIONS, CelType, Overload
 
 # Where the types that Kubernetes adds are at home.
 PACKAGE = "kubernetes"
@@ -52,7 +52,7 @@ class Variables:
         return _runtime().Activation(data)
 
 
-class Program:
+class CelProgram:
     """An expression, ready to be evaluated."""
 
     def __init__(self, text: str, *, is_old_optional: bool = False) -> None:
@@ -79,9 +79,9 @@ class Program:
 
 
 @lru_cache(maxsize=4096)
-def program(text: str, *, is_old_optional: bool = False) -> Program:
+def program(text: str, *, is_old_optional: bool = False) -> CelProgram:
     """Raises `CompileError`. Shared by all who ask for the same."""
-    return Program(text, is_old_optional=is_old_optional)
+    return CelProgram(text, is_old_optional=is_old_optional)
 
 
 class TypedVariables(msgspec.Struct, frozen=True):
@@ -149,7 +149,7 @@ def _merged(group: list[Overload]) -> Overload:
     if len(group) == 1:
         return group[0]
     columns = zip(*(one.parameters for one in group), strict=True)
-    parameters = tuple(kinds[0] if len(set(kinds)) == 1 else Kind.ANY for kinds in columns)
+    parameters = tuple(kinds[0] if len(set(kinds)) == 1 else CelType.ANY for kinds in columns)
     return msgspec.structs.replace(group[0], parameters=parameters)
 
 
@@ -179,25 +179,25 @@ def _libraries() -> Any:
 
 
 @cache
-def _checked_type(kind: Kind) -> Any:
+def _checked_type(kind: CelType) -> Any:
     named = _NAMED.get(kind)
     return cel.Type(f"{PACKAGE}.{kind.value}") if named is None else named
 
 
 @cache
-def _plain_type(kind: Kind) -> Any:
+def _plain_type(kind: CelType) -> Any:
     return _NAMED.get(kind, cel.Type.DYN)
 
 
-_NAMED: dict[Kind, Any] = {
-    Kind.ANY: cel.Type.DYN,
-    Kind.BOOL: cel.Type.BOOL,
-    Kind.INT: cel.Type.INT,
-    Kind.DOUBLE: cel.Type.DOUBLE,
-    Kind.STRING: cel.Type.STRING,
-    Kind.LIST: cel.Type.List(cel.Type.DYN),
-    Kind.STRINGS: cel.Type.List(cel.Type.STRING),
-    Kind.MAP: cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
+_NAMED: dict[CelType, Any] = {
+    CelType.ANY: cel.Type.DYN,
+    CelType.BOOL: cel.Type.BOOL,
+    CelType.INT: cel.Type.INT,
+    CelType.DOUBLE: cel.Type.DOUBLE,
+    CelType.STRING: cel.Type.STRING,
+    CelType.LIST: cel.Type.List(cel.Type.DYN),
+    CelType.STRINGS: cel.Type.List(cel.Type.STRING),
+    CelType.MAP: cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
 }
 
 

@@ -24,7 +24,7 @@ from grove.cluster.schemas.regex_translate import PatternError, compiled
 from grove.cluster.schemas.urls import Url, parse_url
 
 
-class Kind(Enum):
+class CelType(Enum):
     """The type of a parameter or result."""
 
     ANY = "any"
@@ -43,8 +43,8 @@ class Kind(Enum):
 
 
 class Overload(msgspec.Struct, frozen=True):
-    parameters: tuple[Kind, ...]
-    result: Kind
+    parameters: tuple[CelType, ...]
+    result: CelType
     function: Callable[..., Any]
     is_member: bool = True
 
@@ -52,7 +52,7 @@ class Overload(msgspec.Struct, frozen=True):
 Boxed = dict[str, Any]
 
 
-def _box(kind: Kind, value: Any) -> Boxed:
+def _box(kind: CelType, value: Any) -> Boxed:
     return {kind.value: value}
 
 
@@ -143,7 +143,7 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
 
 
 def _quantity(text: str) -> Boxed:
-    return _box(Kind.QUANTITY, str(_amount(text)))
+    return _box(CelType.QUANTITY, str(_amount(text)))
 
 
 def _amount(text: str) -> Fraction:
@@ -154,7 +154,7 @@ def _amount(text: str) -> Fraction:
 
 
 def _number(value: Any) -> Fraction:
-    return Fraction(value[Kind.QUANTITY.value]) if isinstance(value, dict) else Fraction(value)
+    return Fraction(value[CelType.QUANTITY.value]) if isinstance(value, dict) else Fraction(value)
 
 
 def _whole(value: Boxed) -> int:
@@ -177,7 +177,7 @@ def _semver(text: str) -> Boxed:
     match = _SEMVER.fullmatch(text)
     if match is None:
         raise ValueError(f"{text} is no semantic version")
-    return _box(Kind.SEMVER, [int(match[1]), int(match[2]), int(match[3]), match[4] or ""])
+    return _box(CelType.SEMVER, [int(match[1]), int(match[2]), int(match[3]), match[4] or ""])
 
 
 def _lenient_semver(text: str, is_lenient: bool) -> Boxed:
@@ -190,7 +190,7 @@ def _lenient_semver(text: str, is_lenient: bool) -> Boxed:
 
 def _version_key(boxed: Boxed) -> tuple[Any, ...]:
     """Sorts as versions do: one with a suffix comes before the one without."""
-    major, minor, patch, suffix = boxed[Kind.SEMVER.value]
+    major, minor, patch, suffix = boxed[CelType.SEMVER.value]
     parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in suffix.split(".")] if suffix else []
     return major, minor, patch, not suffix, parts
 
@@ -199,7 +199,7 @@ def _version_key(boxed: Boxed) -> tuple[Any, ...]:
 
 
 def _key(boxed: Any) -> Any:
-    return _version_key(boxed) if _kind_of(boxed) == Kind.SEMVER.value else _number(boxed)
+    return _version_key(boxed) if _kind_of(boxed) == CelType.SEMVER.value else _number(boxed)
 
 
 def _compare(left: Any, right: Any) -> int:
@@ -218,11 +218,11 @@ def _is_greater(left: Any, right: Any) -> bool:
 
 
 def _ip(text: str) -> Boxed:
-    return _box(Kind.IP, str(_address(text)))
+    return _box(CelType.IP, str(_address(text)))
 
 
 def _address(value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    text = value[Kind.IP.value] if isinstance(value, dict) else value
+    text = value[CelType.IP.value] if isinstance(value, dict) else value
     found = ipaddress.ip_address(text)
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped:
         raise ValueError(f"IPv4-mapped IPv6 address {text!r} is not allowed")
@@ -232,11 +232,11 @@ def _address(value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 def _cidr(text: str) -> Boxed:
     if "/" not in text:
         raise ValueError(f"network address parse error during conversion from string: {text!r}")
-    return _box(Kind.CIDR, str(ipaddress.ip_interface(text)))
+    return _box(CelType.CIDR, str(ipaddress.ip_interface(text)))
 
 
 def _interface(value: Any) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
-    return ipaddress.ip_interface(value[Kind.CIDR.value] if isinstance(value, dict) else value)
+    return ipaddress.ip_interface(value[CelType.CIDR.value] if isinstance(value, dict) else value)
 
 
 def _contains_ip(cidr: Boxed, ip: Any) -> bool:
@@ -257,14 +257,14 @@ def _is_canonical(text: str) -> bool:
 
 def _url(text: str) -> Boxed:
     parse_url(text)
-    return _box(Kind.URL, text)
+    return _box(CelType.URL, text)
 
 
 def _of_url(read: Callable[[Url], Any]) -> Callable[[Boxed], Any]:
-    return lambda boxed: read(parse_url(boxed[Kind.URL.value]))
+    return lambda boxed: read(parse_url(boxed[CelType.URL.value]))
 
 
-def _members(kind: Kind, result: Kind, functions: dict[str, Callable[..., Any]]) -> dict[str, list[Overload]]:
+def _members(kind: CelType, result: CelType, functions: dict[str, Callable[..., Any]]) -> dict[str, list[Overload]]:
     return {name: [Overload((kind,), result, function)] for name, function in functions.items()}
 
 
@@ -276,7 +276,7 @@ def _tables(*tables: dict[str, list[Overload]]) -> dict[str, list[Overload]]:
     return merged
 
 
-_K = Kind
+_K = CelType
 FUNCTIONS: dict[str, list[Overload]] = _tables(
     _members(_K.LIST, _K.ANY, {"sum": _total, "min": _smallest, "max": _largest}),
     _members(_K.LIST, _K.BOOL, {"isSorted": _is_sorted}),

@@ -39,7 +39,7 @@ class RuleFindings(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class CelRule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule, as the definition has it."""
 
     text: str
@@ -60,7 +60,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 class Ruled(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a schema with rules in it, its own or deeper down: a walk meets only what is there."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[CelRule, ...] = ()
     convert: Convert | None = None
     fields: dict[str, "Ruled"] = {}
     values: "Ruled | None" = None
@@ -103,9 +103,9 @@ def ruled(schema: JsonObject, *, is_root: bool = False) -> Ruled | None:
     )
 
 
-def _rule(rule: JsonObject) -> Rule:
+def _rule(rule: JsonObject) -> CelRule:
     text, expression = rule.get("rule", ""), rule.get("messageExpression", "")
-    return Rule(
+    return CelRule(
         text=text,
         message=(rule.get("message") or "").strip(),
         message_expression=expression,
@@ -185,7 +185,7 @@ def _by_key(old: Any, keys: tuple[str, ...] | None) -> dict[tuple[Any, ...], Any
     return {key_of(item, keys): item for item in old if isinstance(item, dict)}
 
 
-def _broken(rule: Rule, variables: Variables, value: Any, path: str) -> FieldError | None:
+def _broken(rule: CelRule, variables: Variables, value: Any, path: str) -> FieldError | None:
     """What the rule has against the value."""
     try:
         holds = program(rule.text, is_old_optional=rule.is_old_optional).run(variables)
@@ -206,7 +206,7 @@ def _broken(rule: Rule, variables: Variables, value: Any, path: str) -> FieldErr
             return FieldError(path=where, kind=rule.kind, detail=message)
 
 
-def _message(rule: Rule, variables: Variables) -> str:
+def _message(rule: CelRule, variables: Variables) -> str:
     """What the rule says of itself, or else the rule."""
     plain = rule.message or f"failed rule: {rule.text.strip()}"
     if not rule.message_expression:

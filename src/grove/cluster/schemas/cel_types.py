@@ -8,7 +8,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.schemas.cel import PACKAGE, TypedVariables
-from grove.cluster.schemas.cel_library import Kind
+from grove.cluster.schemas.cel_library import CelType
 from grove.cluster.schemas.cel_values import escaped
 from grove.cluster.schemas.keywords import EMBEDDED, INT_OR_STRING
 
@@ -50,7 +50,7 @@ def typed_variables(schema: JsonObject, *, is_root: bool = False) -> TypedVariab
 def _added() -> FileDescriptorProto:
     """The types that Kubernetes adds: known by their names, and empty."""
     file = FileDescriptorProto(name="kubernetes.proto", package=PACKAGE, syntax="proto2")
-    for kind in Kind:
+    for kind in CelType:
         file.message_type.add(name=kind.value)
     return file
 

@@ -30,7 +30,7 @@ _BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _ALTERNATIVES = ("allOf", "anyOf", "oneOf", "not")
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True):
+class SchemaType(msgspec.Struct, frozen=True, kw_only=True):
     """A schema as a type that accepts what conforms as it is; and the lists whose items must differ in their keys."""
 
     type: Any
@@ -79,12 +79,12 @@ class Types:
         # The schema is kept beside its type: an identity means nothing once its object is gone.
         self._made: dict[int, tuple[JsonObject, Any]] = {}
 
-    def shape_of(self, schema: JsonObject) -> Shape | None:
+    def shape_of(self, schema: JsonObject) -> SchemaType | None:
         """None: only the slow way tells."""
         try:
             type_ = self._of(schema)
             _check_type(type_)
-            return Shape(type=type_, keyed=_keyed(schema))
+            return SchemaType(type=type_, keyed=_keyed(schema))
         except (UnfitError, TypeError, ValueError):
             return None
 

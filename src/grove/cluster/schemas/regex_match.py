@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from grove.api.schema.crd_generator import custom_resource_definitions
-from grove.cluster.schemas.cel import EvaluationError, Program, Variables
+from grove.cluster.schemas.cel import CelProgram, EvaluationError, Variables
 from grove.cluster.schemas.regex_translate import PatternError, compiled
 
 # A character, a class, a group that ends; and what may repeat it.
@@ -95,5 +95,5 @@ def _ours() -> frozenset[str]:
 
 
 @lru_cache(maxsize=4096)
-def _program(pattern: str) -> Program:
-    return Program(f"self.matches({msgspec.json.encode(pattern).decode()})")
+def _program(pattern: str) -> CelProgram:
+    return CelProgram(f"self.matches({msgspec.json.encode(pattern).decode()})")

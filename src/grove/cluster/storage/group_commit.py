@@ -17,8 +17,8 @@ from grove.cluster.storage.store import Change, NotKeptError, Storage
 logger = structlog.get_logger()
 
 
-class Journal:
-    """A `Keeper` of a store that was restored from the same file. Made on the event loop that writes; `close` it."""
+class GroupCommit:
+    """A `Persister` of a store that was restored from the same file. Made on the event loop that writes; `close` it."""
 
     def __init__(self, store: Storage, log: VersionLog) -> None:
         self._store = store

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.custom_resource import custom_kinds
 from grove.cluster.patches.field_managers import (
     UPDATE,
+    ManagedWrite,
     Manager,
     Managers,
-    Write,
     after_update,
     managed_fields,
     read_managed_fields,
@@ -55,29 +55,34 @@ _SPEC = set_of(("f:spec",))
 _ALL_BUT_STATUS = set_of(("f:metadata",), ("f:spec",))
 
 
-def blank_object(served: Served) -> JsonObject:
-    return {"kind": served.kind, "apiVersion": served.api_version, "metadata": {}, **_BLANK.get(served.qualified, {})}
+def blank_object(resource_info: ResourceInfo) -> JsonObject:
+    return {
+        "kind": resource_info.kind,
+        "apiVersion": resource_info.api_version,
+        "metadata": {},
+        **_BLANK.get(resource_info.qualified, {}),
+    }
 
 
-def ignored_fields(served: Served, subresource: str) -> FieldSet:
+def ignored_fields(resource_info: ResourceInfo, subresource: str) -> FieldSet:
     """What a write there cannot change, whatever it says."""
     if subresource == "status":
-        return _ALL_BUT_STATUS if served.is_custom else _SPEC
-    return _STATUS if served.has_status else _NOTHING
+        return _ALL_BUT_STATUS if resource_info.is_custom else _SPEC
+    return _STATUS if resource_info.has_status else _NOTHING
 
 
 @lru_cache(maxsize=256)
-def merge_type(served: Served) -> Type:
-    if served.is_custom:
-        return custom_type((served.custom or custom_kinds()[served.qualified]).schema)
+def merge_type(resource_info: ResourceInfo) -> Type:
+    if resource_info.is_custom:
+        return custom_type((resource_info.custom or custom_kinds()[resource_info.qualified]).schema)
     # Nothing is known of a kind without data: its fields merge by name.
-    return built_in_type(served.api_version, served.kind) or DEDUCED
+    return built_in_type(resource_info.api_version, resource_info.kind) or DEDUCED
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
     """One write."""
 
-    served: Served
+    resource_info: ResourceInfo
     # None: it was created.
     old: JsonObject | None
     # As the writer wanted it, before admission had its say.
@@ -92,7 +97,7 @@ class Note(msgspec.Struct, frozen=True, gc=False):
         if not managers and self.old is not None:
             # Whose fields were taken away, or who was never tracked, is not tracked until somebody applies.
             return managers
-        served = self.served
+        resource_info = self.resource_info
         if self.subresource == "scale":
             number = self._number()
             if not any(intersection(owned.fields, number) for owned in managers.values()):
@@ -100,15 +105,15 @@ class Note(msgspec.Struct, frozen=True, gc=False):
                 return managers
             if not self._is_scaled_up():
                 return without_fields(managers, number)
-        manager = Manager(UPDATE, self.manager, self.subresource, served.api_version)
-        write = Write(
+        manager = Manager(UPDATE, self.manager, self.subresource, resource_info.api_version)
+        write = ManagedWrite(
             manager=manager,
-            api_version=served.api_version,
+            api_version=resource_info.api_version,
             time=self.time,
-            ignored=ignored_fields(served, self.subresource),
+            ignored=ignored_fields(resource_info, self.subresource),
         )
-        old = blank_object(served) if self.old is None else self.old
-        return after_update(managers, merge_type(served), old, self._wanted(), write)
+        old = blank_object(resource_info) if self.old is None else self.old
+        return after_update(managers, merge_type(resource_info), old, self._wanted(), write)
 
     def _number(self) -> FieldSet:
         """The field that a scale is about."""
@@ -122,11 +127,11 @@ class Note(msgspec.Struct, frozen=True, gc=False):
         return bool(value)
 
     def _number_path(self) -> tuple[str, ...]:
-        paths = None if self.served.custom is None else self.served.custom.scale
+        paths = None if self.resource_info.custom is None else self.resource_info.custom.scale
         return () if paths is None else paths.spec
 
     def _wanted(self) -> JsonObject:
-        names = () if self.given is None else _GIVEN_BY_SERVER.get(self.served.qualified, ())
+        names = () if self.given is None else _GIVEN_BY_SERVER.get(self.resource_info.qualified, ())
         if not names or self.given is None:
             return self.new
         asked = self.given.get("spec") or {}

@@ -193,7 +193,7 @@ def _floor_row(floor: int) -> tuple[int, int]:
 
 def _row(change: Change) -> tuple[int, str, str, str, str, bytes, bytes, int]:
     entry = change.entry
-    kind, type_, owned = change.served.qualified, change.type, entry.ownership.encoded
+    kind, type_, owned = change.resource_info.qualified, change.type, entry.ownership.encoded
     version = Version(entry.revision, kind, type_, entry.namespace, entry.name, entry.data, owned)
     return entry.revision, kind, type_.value, entry.namespace, entry.name, entry.data, owned, _checksum(version)
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.built_in_resources import SERVED, Served
+from grove.cluster.built_in_resources import SERVED, ResourceInfo
 from grove.cluster.storage.managed_fields import UNOWNED, Ownership, with_managed_fields
 from grove.errors import require
 
@@ -55,7 +55,7 @@ class ChangeType(StrEnum):
 class Change(msgspec.Struct, frozen=True):
     """One write. `entry` is the version it made; of a deletion, the last one, stamped with the deletion's revision."""
 
-    served: Served
+    resource_info: ResourceInfo
     type: ChangeType
     entry: Entry
     before: Entry | None
@@ -68,10 +68,10 @@ class Change(msgspec.Struct, frozen=True):
     def undone(self) -> "Change":
         """What listeners hear when it is taken back."""
         if self.before is None:
-            return Change(self.served, ChangeType.DELETED, self.entry, self.entry)
+            return Change(self.resource_info, ChangeType.DELETED, self.entry, self.entry)
         if self.type is ChangeType.DELETED:
-            return Change(self.served, ChangeType.ADDED, self.before, None)
-        return Change(self.served, ChangeType.MODIFIED, self.before, self.entry)
+            return Change(self.resource_info, ChangeType.ADDED, self.before, None)
+        return Change(self.resource_info, ChangeType.MODIFIED, self.before, self.entry)
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class CompactedError(Exception):
 Listener = Callable[[Change], None]
 
 
-class Keeper(Protocol):
+class Persister(Protocol):
     """Keeps what is written, a little later than it is written."""
 
     def record(self, change: Change) -> None: ...
@@ -130,9 +130,9 @@ class Storage:
     def __init__(self, history: int = HISTORY) -> None:
         self.revision = 0
         # None: in memory only.
-        self.keeper: Keeper | None = None
+        self.keeper: Persister | None = None
         self._history = history
-        self._tables = {served.qualified: Table(served, history) for served in SERVED}
+        self._tables = {resource_info.qualified: Table(resource_info, history) for resource_info in SERVED}
         self._listeners: list[Listener] = []
         # The last revision that watches may see, of a store that is kept.
         self._kept = 0
@@ -140,22 +140,22 @@ class Storage:
         self._unopened: dict[str, list[Version]] = {}
         self._floor = 0
 
-    def table(self, served: Served) -> "Table":
-        return self._tables[served.qualified]
+    def table(self, resource_info: ResourceInfo) -> "Table":
+        return self._tables[resource_info.qualified]
 
-    def open_table(self, served: Served) -> "Table":
+    def open_table(self, resource_info: ResourceInfo) -> "Table":
         """The table of a kind that is served from now on, with what was restored of it; the one there is, if any."""
-        table = self._tables.get(served.qualified)
+        table = self._tables.get(resource_info.qualified)
         if table is None:
-            table = self._tables[served.qualified] = Table(served, self._history)
+            table = self._tables[resource_info.qualified] = Table(resource_info, self._history)
             table.compacted = self._floor
-            for version in self._unopened.pop(served.qualified, ()):
+            for version in self._unopened.pop(resource_info.qualified, ()):
                 table.restore(version, self._floor)
         return table
 
-    def close_table(self, served: Served) -> None:
+    def close_table(self, resource_info: ResourceInfo) -> None:
         """The kind is no longer served. Its objects were removed before."""
-        self._tables.pop(served.qualified, None)
+        self._tables.pop(resource_info.qualified, None)
 
     @property
     def shown(self) -> int:
@@ -171,29 +171,34 @@ class Storage:
         self._listeners.append(listener)
 
     def put(
-        self, served: Served, namespace: str, name: str, obj: JsonObject, ownership: Ownership | None = None
+        self,
+        resource_info: ResourceInfo,
+        namespace: str,
+        name: str,
+        obj: JsonObject,
+        ownership: Ownership | None = None,
     ) -> Entry:
         """Store a new version; its resourceVersion is the next revision. Without an ownership it stays what it was."""
-        table = self._tables[served.qualified]
-        if served.version != table.served.version:
+        table = self._tables[resource_info.qualified]
+        if resource_info.version != table.resource_info.version:
             # Written in another version than objects of this kind are stored in.
-            served = table.served
-            obj = {**obj, "apiVersion": served.api_version}
+            resource_info = table.resource_info
+            obj = {**obj, "apiVersion": resource_info.api_version}
         before = table.find(namespace, name)
         if ownership is None:
             ownership = UNOWNED if before is None else before.ownership
         entry = self._next(namespace, name, obj, ownership)
-        self._commit(table, Change(served, ChangeType.MODIFIED if before else ChangeType.ADDED, entry, before))
+        self._commit(table, Change(resource_info, ChangeType.MODIFIED if before else ChangeType.ADDED, entry, before))
         return entry
 
-    def remove(self, served: Served, namespace: str, name: str) -> Entry:
+    def remove(self, resource_info: ResourceInfo, namespace: str, name: str) -> Entry:
         """Take an object away. The watchers see it go as it was, stamped with the revision of its end."""
-        table = self._tables[served.qualified]
+        table = self._tables[resource_info.qualified]
         before = table.find(namespace, name)
-        require(before is not None, f"{served.plural} {namespace}/{name} is there")
+        require(before is not None, f"{resource_info.plural} {namespace}/{name} is there")
         assert before is not None
         entry = self._next(namespace, name, before.obj, before.ownership)
-        self._commit(table, Change(served, ChangeType.DELETED, entry, before))
+        self._commit(table, Change(resource_info, ChangeType.DELETED, entry, before))
         return entry
 
     def compact(self) -> None:
@@ -234,9 +239,9 @@ class Storage:
     def show(self, changes: Sequence[Change]) -> None:
         """These are kept: watches see them now."""
         self._kept = changes[-1].revision
-        tables = {change.served.qualified: 0 for change in changes}
+        tables = {change.resource_info.qualified: 0 for change in changes}
         for change in changes:
-            tables[change.served.qualified] += 1
+            tables[change.resource_info.qualified] += 1
         for qualified, count in tables.items():
             table = self._tables.get(qualified)
             if table is not None:
@@ -245,7 +250,7 @@ class Storage:
     def take_back(self, changes: Sequence[Change]) -> None:
         """These, the last ones, could not be kept: as if they had never been. No watch has seen them."""
         for change in reversed(changes):
-            self.open_table(change.served).undo(change)
+            self.open_table(change.resource_info).undo(change)
             self.revision = change.revision - 1
             for listener in self._listeners:
                 listener(change.undone)
@@ -291,8 +296,8 @@ def draft(namespace: str, name: str, obj: JsonObject, revision: int, ownership: 
 class Table:
     """The objects of one kind and their history."""
 
-    def __init__(self, served: Served, history: int) -> None:
-        self.served = served
+    def __init__(self, resource_info: ResourceInfo, history: int) -> None:
+        self.resource_info = resource_info
         self.log: list[Change] = []
         # Changes forgotten from the front of the log, so that a cursor stays valid when it is cut.
         self.forgotten = 0
@@ -396,7 +401,7 @@ class Table:
         data = version.data
         ownership = Ownership.restored(version.ownership)
         entry = Entry(version.namespace, version.name, _decode(data), data, version.revision, ownership)
-        change = Change(self.served, version.type, entry, before)
+        change = Change(self.resource_info, version.type, entry, before)
         if version.revision > floor:
             self.apply(change)
         else:
@@ -407,9 +412,11 @@ class Table:
         found = {(entry.namespace, entry.name): entry for entry in self.entries(None)}
         wanted = {(entry.namespace, entry.name): entry for entry in entries}
         self.forget(len(self.log), revision)
-        gone = [Change(self.served, ChangeType.DELETED, old, old) for key, old in found.items() if key not in wanted]
+        gone = [
+            Change(self.resource_info, ChangeType.DELETED, old, old) for key, old in found.items() if key not in wanted
+        ]
         new = [
-            Change(self.served, ChangeType.MODIFIED if key in found else ChangeType.ADDED, entry, found.get(key))
+            Change(self.resource_info, ChangeType.MODIFIED if key in found else ChangeType.ADDED, entry, found.get(key))
             for key, entry in wanted.items()
             if found.get(key) is not entry
         ]

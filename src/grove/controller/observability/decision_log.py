@@ -19,7 +19,7 @@ from grove.api.values.message_text import brief, cut
 from grove.api.values.times import wire_time
 from grove.controller.informers import Caches
 from grove.kube.api_errors import ApiError
-from grove.planner.actions import Action, Create, Delete, DeleteMany, Emit, Patch, Severity
+from grove.planner.actions import Action, Create, Delete, DeleteMany, EventRecord, Patch, Severity
 from grove.planner.status.write_failures import FailedWrite, advise
 
 SHOWN_NAMES = 5
@@ -34,8 +34,8 @@ log = structlog.get_logger()
 Done = tuple[int, Action]
 
 
-class Journal(Protocol):
-    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[Emit]) -> None:
+class DecisionLog(Protocol):
+    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
         """What a pass did, with the replica (-1: the set itself), and what it said to users."""
 
     def troubled(self, key: Uid, errors: Sequence[ApiError], attempts: int) -> None:
@@ -49,9 +49,9 @@ class Journal(Protocol):
 
 
 class NoJournal:
-    """Implements `Journal`: bugs are told, everything else is not."""
+    """Implements `DecisionLog`: bugs are told, everything else is not."""
 
-    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[Emit]) -> None:
+    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
         pass
 
     def troubled(self, key: Uid, errors: Sequence[ApiError], attempts: int) -> None:
@@ -65,7 +65,7 @@ class NoJournal:
 
 
 class LogJournal:
-    """Implements `Journal` as lines of the log."""
+    """Implements `DecisionLog` as lines of the log."""
 
     def __init__(self, caches: Caches) -> None:
         self._caches = caches
@@ -73,7 +73,7 @@ class LogJournal:
         self._gone: OrderedDict[Uid, ObjectMeta] = OrderedDict()
         caches.sets.subscribe(self._set_changed)
 
-    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[Emit]) -> None:
+    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
         if not done and not emits:
             return
         who = self._who(key)
@@ -148,7 +148,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         return {**found, "reason": self.reason}
 
 
-def _pending_fields(emits: Sequence[Emit]) -> dict[str, Any]:
+def _pending_fields(emits: Sequence[EventRecord]) -> dict[str, Any]:
     """Return which gangs the scheduler does not place, and its reasons, each once and all on one line."""
     names = [emit.subject.name for emit in emits]
     reasons = tuple(dict.fromkeys(brief(emit.message) for emit in emits))

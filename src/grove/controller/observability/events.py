@@ -16,7 +16,7 @@ from grove.api.values.times import wire_time
 from grove.clock import Clock
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.planner.actions import Emit
+from grove.planner.actions import EventRecord
 
 COMPONENT = "podcliqueset-controller"
 TOPOLOGY_COMPONENT = "clustertopology-controller"
@@ -35,7 +35,7 @@ class EventRecorder:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client.in_lane("events")
         self._clock = clock
-        self._queue: deque[Emit] = deque(maxlen=QUEUE_LIMIT)
+        self._queue: deque[EventRecord] = deque(maxlen=QUEUE_LIMIT)
         self._wake = asyncio.Event()
         self._tokens: dict[Uid, tuple[float, float]] = {}
         self.dropped_count = 0
@@ -47,7 +47,7 @@ class EventRecorder:
         """Why the server takes no events; empty: it does."""
         return self._refusal
 
-    def record(self, emits: list[Emit]) -> None:
+    def record(self, emits: list[EventRecord]) -> None:
         for emit in merge(emits):
             if self._may_speak(emit.subject.uid):
                 self._queue.append(emit)
@@ -71,7 +71,7 @@ class EventRecorder:
         self._tokens[subject] = (tokens - 1, now) if tokens >= 1 else (tokens, now)
         return tokens >= 1
 
-    async def _write(self, emit: Emit) -> None:
+    async def _write(self, emit: EventRecord) -> None:
         now = self._clock.now().replace(microsecond=0)
         try:
             await self._create_or_count(build_event(emit, now), now)
@@ -106,27 +106,27 @@ class EventRecorder:
             log.info("events are written again")
 
 
-def merge(emits: list[Emit]) -> list[Emit]:
+def merge(emits: list[EventRecord]) -> list[EventRecord]:
     """One event per subject, reason and message; the names it is about are listed."""
-    merged: dict[tuple[Uid, str, str], list[Emit]] = {}
+    merged: dict[tuple[Uid, str, str], list[EventRecord]] = {}
     for emit in emits:
         merged.setdefault((emit.subject.uid, emit.reason, emit.message), []).append(emit)
     return [_joined(same) for same in merged.values()]
 
 
-def _joined(same: list[Emit]) -> Emit:
+def _joined(same: list[EventRecord]) -> EventRecord:
     first = same[0]
     names = [name for emit in same for name in emit.names]
     if not names:
         return first
     shown = ", ".join(names[:NAMED_OBJECTS])
     more = f" and {len(names) - NAMED_OBJECTS} more" if len(names) > NAMED_OBJECTS else ""
-    return Emit(
+    return EventRecord(
         subject=first.subject, reason=first.reason, severity=first.severity, message=f"{first.message}: {shown}{more}"
     )
 
 
-def build_event(emit: Emit, now: datetime) -> JsonObject:
+def build_event(emit: EventRecord, now: datetime) -> JsonObject:
     subject = emit.subject
     component = TOPOLOGY_COMPONENT if subject.kind == TOPOLOGY_BINDINGS.kind else COMPONENT
     seed = "\n".join((subject.uid, emit.reason, emit.message)).encode()

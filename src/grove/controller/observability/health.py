@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import structlog
 
 from grove.controller.manager import Controller
-from grove.controller.observability.http_endpoints import Page, PageMaker, Query
+from grove.controller.observability.http_endpoints import Endpoint, PageMaker, Query
 from grove.controller.observability.instrumentation import Asked
 from grove.kube.api_errors import ApiError
 from grove.planner.status.write_failures import describe_failed
@@ -74,13 +74,13 @@ class Health:
     def pages(self) -> Mapping[str, PageMaker]:
         return {"/healthz": self._healthz, "/readyz": self._readyz}
 
-    async def _healthz(self, _: Query) -> Page:
-        return Page(body=b"ok\n")
+    async def _healthz(self, _: Query) -> Endpoint:
+        return Endpoint(body=b"ok\n")
 
-    async def _readyz(self, _: Query) -> Page:
+    async def _readyz(self, _: Query) -> Endpoint:
         missing = list(self._missing())
         lines = [*(missing or ["ok"]), f"leader: {self.leader()}", *self._trouble_lines(), *self._other_lines()]
-        return Page(body="".join(f"{line}\n" for line in lines).encode(), status=503 if missing else 200)
+        return Endpoint(body="".join(f"{line}\n" for line in lines).encode(), status=503 if missing else 200)
 
     def _missing(self) -> list[str]:
         missing = []

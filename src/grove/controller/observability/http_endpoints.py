@@ -17,7 +17,7 @@ from grove.listener import ConnectionLimits, HttpListener
 Query = Mapping[str, str]
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     status: int = 200
     content_type: str = "text/plain; charset=utf-8"
@@ -26,7 +26,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 # Prometheus keeps a connection between two scrapes; the kubelet makes a new one for each probe.
 LIMITS = ConnectionLimits(connections=64, idle_seconds=120.0, longest_header=4096, most_headers=64)
 
-PageMaker = Callable[[Query], Awaitable[Page]]
+PageMaker = Callable[[Query], Awaitable[Endpoint]]
 
 
 class Pages:

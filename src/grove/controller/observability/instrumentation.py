@@ -16,8 +16,8 @@ from grove.kube.transport import Request, Response, Transport
 _EVERYDAY = (410, 429)
 
 
-class Meter(Protocol):
-    def visited(self, seconds: float) -> None:
+class Instrumentation(Protocol):
+    def reconciled(self, seconds: float) -> None:
         """One set was visited, for this long."""
 
     def refused(self, reason: str) -> None:
@@ -28,9 +28,9 @@ class Meter(Protocol):
 
 
 class NoMeter:
-    """Implements `Meter`: nobody counts."""
+    """Implements `Instrumentation`: nobody counts."""
 
-    def visited(self, seconds: float) -> None:
+    def reconciled(self, seconds: float) -> None:
         pass
 
     def refused(self, reason: str) -> None:
@@ -55,7 +55,7 @@ class Listener(Protocol):
         """A list or a watch of this resource began, or could not."""
 
 
-class OverheardTransport:
+class InstrumentedTransport:
     """Implements `Transport`. Tells its listeners what became of every request."""
 
     def __init__(self, inner: Transport, *listeners: Listener) -> None:

@@ -41,7 +41,8 @@ _LIFE_BUCKETS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3
 
 
 class Metrics:
-    """Implements `Meter` and `Listener`. Lives as long as the process; controllers come and go with their terms."""
+    """Implements `Instrumentation` and `Listener`. Lives as long as the process; controllers come and go with their
+    terms."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -110,7 +111,7 @@ class Metrics:
 
     # Meter
 
-    def visited(self, seconds: float) -> None:
+    def reconciled(self, seconds: float) -> None:
         self._passes.observe(seconds)
 
     def refused(self, reason: str) -> None:
@@ -257,10 +258,10 @@ def _move(tally: Tally[str], before: str, after: str) -> None:
 def _set_phase(pcs: PodCliqueSet | None) -> str:
     if pcs is None:
         return ""
-    return LEAVING if pcs.metadata.is_leaving else pcs.status.phase or GangPhase.PENDING.value
+    return LEAVING if pcs.metadata.is_terminating else pcs.status.phase or GangPhase.PENDING.value
 
 
 def _gang_phase(gang: PodGang | None) -> str:
     if gang is None:
         return ""
-    return LEAVING if gang.metadata.is_leaving else gang.status.phase or GangPhase.PENDING.value
+    return LEAVING if gang.metadata.is_terminating else gang.status.phase or GangPhase.PENDING.value

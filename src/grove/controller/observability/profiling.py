@@ -8,7 +8,7 @@ import tracemalloc
 from collections.abc import Mapping
 
 from grove.clock import Clock
-from grove.controller.observability.http_endpoints import Page, PageMaker, Query
+from grove.controller.observability.http_endpoints import Endpoint, PageMaker, Query
 
 DEFAULT_SECONDS = 5.0
 LONGEST_SECONDS = 60.0
@@ -18,11 +18,11 @@ SHOWN_LINES = 40
 def profiling_pages(clock: Clock) -> Mapping[str, PageMaker]:
     lock = asyncio.Lock()
 
-    async def profile(query: Query) -> Page:
+    async def profile(query: Query) -> Endpoint:
         try:
             seconds = min(LONGEST_SECONDS, float(query.get("seconds", DEFAULT_SECONDS)))
         except ValueError:
-            return Page(body=b"seconds: write a number\n", status=400)
+            return Endpoint(body=b"seconds: write a number\n", status=400)
         # Two profilers at once are an error of the interpreter.
         async with lock:
             profiler = cProfile.Profile()
@@ -33,27 +33,27 @@ def profiling_pages(clock: Clock) -> Mapping[str, PageMaker]:
                 profiler.disable()
         text = io.StringIO()
         pstats.Stats(profiler, stream=text).sort_stats("cumulative").print_stats(SHOWN_LINES)
-        return Page(body=text.getvalue().encode())
+        return Endpoint(body=text.getvalue().encode())
 
     return {"/debug/tasks": _tasks, "/debug/memory": _memory, "/debug/profile": profile}
 
 
-async def _tasks(_: Query) -> Page:
+async def _tasks(_: Query) -> Endpoint:
     lines = []
     for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
         frames = task.get_stack(limit=1)
         at = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else "running"
         lines.append(f"{task.get_name()} {getattr(task.get_coro(), '__qualname__', '?')} {at}\n")
-    return Page(body="".join(lines).encode())
+    return Endpoint(body="".join(lines).encode())
 
 
-async def _memory(query: Query) -> Page:
+async def _memory(query: Query) -> Endpoint:
     """Counting costs time, so it begins with the first question and `?stop` ends it."""
     if "stop" in query:
         tracemalloc.stop()
-        return Page(body=b"stopped\n")
+        return Endpoint(body=b"stopped\n")
     if not tracemalloc.is_tracing():
         tracemalloc.start()
-        return Page(body=b"counting from now on: ask again later\n")
+        return Endpoint(body=b"counting from now on: ask again later\n")
     largest = tracemalloc.take_snapshot().statistics("lineno")[:SHOWN_LINES]
-    return Page(body="".join(f"{statistic}\n" for statistic in largest).encode())
+    return Endpoint(body="".join(f"{statistic}\n" for statistic in largest).encode())

@@ -9,7 +9,7 @@ from grove.api.labels import GATE
 from grove.api.reasons import ConditionType, FindingReason, Reason
 from grove.api.types.meta import find_condition
 from grove.api.types.pod import ContainerStatus, Pod
-from grove.planner.explain.text import LISTED_NAMES, Sentence, cause, listed, next_step, note, subject, verb
+from grove.planner.explain.text import LISTED_NAMES, Explanation, cause, listed, next_step, note, subject, verb
 from grove.planner.views import CliqueView
 
 Wait = Callable[[Pod], bool]
@@ -44,7 +44,7 @@ def blocks_minimum(clique: CliqueView, waits: Wait) -> bool:
     return sum(not waits(pod) for pod in clique.active) + clique.done_count < clique.min_available
 
 
-def foreign_gate_sentences(about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
+def foreign_gate_sentences(about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
     by_gate: dict[str, list[Pod]] = {}
     for pod in pods:
         for gate in pod.spec.scheduling_gates:
@@ -58,13 +58,13 @@ def foreign_gate_sentences(about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
     )
 
 
-def _behind(about: str, gate: str, pods: list[Pod]) -> Sentence:
+def _behind(about: str, gate: str, pods: list[Pod]) -> Explanation:
     waits = verb(len(pods), "waits", "wait")
     text = f"{subject(about, pods)} {waits} behind scheduling gate {gate}{listed(about, pods)}."
     return cause(about, Reason.SCHEDULING_GATED, text)
 
 
-def own_gate_sentences(about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
+def own_gate_sentences(about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
     waits = verb(len(pods), "waits", "wait")
     return (
         cause(about, FindingReason.GANG_COMPLETE, f"{subject(about, pods)} {waits} behind Grove's gate."),
@@ -72,7 +72,7 @@ def own_gate_sentences(about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
     )
 
 
-def unplaced_sentences(about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
+def unplaced_sentences(about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
     """In the words of whoever schedules."""
     by_message: dict[str, list[Pod]] = {}
     fitting: list[Pod] = []
@@ -97,12 +97,12 @@ def unplaced_sentences(about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
     return tuple(sentences)
 
 
-def _unplaced(about: str, pods: list[Pod], message: str) -> Sentence:
+def _unplaced(about: str, pods: list[Pod], message: str) -> Explanation:
     waits = verb(len(pods), "waits for a node", "wait for nodes")
     return cause(about, Reason.UNSCHEDULABLE, f"{subject(about, pods)} {waits}. The scheduler: {message}.")
 
 
-def unready_sentences(about: str, pods: list[Pod], lost_nodes: frozenset[str]) -> tuple[Sentence, ...]:
+def unready_sentences(about: str, pods: list[Pod], lost_nodes: frozenset[str]) -> tuple[Explanation, ...]:
     by_reason: dict[str, list[Pod]] = {}
     for pod in pods:
         by_reason.setdefault(_why_not_ready(pod, lost_nodes), []).append(pod)
@@ -147,9 +147,9 @@ def exit_of(pod: Pod) -> str:
     return f", exit code {ended[-1].exit_code}" if ended else ""
 
 
-def stuck_sentences(pods: Iterable[Pod], lost_nodes: frozenset[str]) -> tuple[Sentence, ...]:
+def stuck_sentences(pods: Iterable[Pod], lost_nodes: frozenset[str]) -> tuple[Explanation, ...]:
     """Pods that cannot leave, because the node they are on does not answer. Nothing waits for them."""
-    stuck = [pod for pod in pods if pod.metadata.is_leaving and pod.spec.node_name in lost_nodes]
+    stuck = [pod for pod in pods if pod.metadata.is_terminating and pod.spec.node_name in lost_nodes]
     return tuple(
         note(
             f"pod/{pod.metadata.name}",

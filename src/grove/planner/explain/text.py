@@ -5,39 +5,39 @@ from datetime import datetime
 from enum import StrEnum
 
 from grove.api.types.pod import Pod
-from grove.planner.actions import Part
+from grove.planner.actions import PlanStruct
 
 LISTED_NAMES = 3
 # The longest back-off is shorter.
 LONG_SECONDS = 600
 
 
-class Kind(StrEnum):
+class ExplanationKind(StrEnum):
     CAUSE = "cause"
     NEXT = "next"
     NOTE = "note"
 
 
-class Sentence(Part):
+class Explanation(PlanStruct):
     """One sentence about one object. `until`: when it could change, if that is known."""
 
     about: str
-    kind: Kind
+    kind: ExplanationKind
     reason: str
     text: str
     until: datetime | None = None
 
 
-def cause(about: str, reason: str, text: str) -> Sentence:
-    return Sentence(about=about, kind=Kind.CAUSE, reason=reason, text=_ended(text))
+def cause(about: str, reason: str, text: str) -> Explanation:
+    return Explanation(about=about, kind=ExplanationKind.CAUSE, reason=reason, text=_ended(text))
 
 
-def next_step(about: str, text: str, *, reason: str = "", until: datetime | None = None) -> Sentence:
-    return Sentence(about=about, kind=Kind.NEXT, reason=reason, text=_ended(text), until=until)
+def next_step(about: str, text: str, *, reason: str = "", until: datetime | None = None) -> Explanation:
+    return Explanation(about=about, kind=ExplanationKind.NEXT, reason=reason, text=_ended(text), until=until)
 
 
-def note(about: str, text: str) -> Sentence:
-    return Sentence(about=about, kind=Kind.NOTE, reason="", text=_ended(text))
+def note(about: str, text: str) -> Explanation:
+    return Explanation(about=about, kind=ExplanationKind.NOTE, reason="", text=_ended(text))
 
 
 def _ended(text: str) -> str:

@@ -3,11 +3,11 @@
 from datetime import datetime
 
 from grove.api.types.podcliqueset import PodCliqueSet, SetPhase
-from grove.planner.explain.text import Sentence, cause, counted, next_step, note, verb, when
+from grove.planner.explain.text import Explanation, cause, counted, next_step, note, verb, when
 from grove.planner.training.lifecycle import budget_of, deadline_of, failure_of, is_finished
 
 
-def over_sentences(about: str, pcs: PodCliqueSet) -> tuple[Sentence, ...]:
+def over_sentences(about: str, pcs: PodCliqueSet) -> tuple[Explanation, ...]:
     """Nothing, while it runs."""
     failure = failure_of(pcs.status)
     used = pcs.status.restart_count or 0
@@ -26,7 +26,7 @@ def over_sentences(about: str, pcs: PodCliqueSet) -> tuple[Sentence, ...]:
     return ()
 
 
-def run_sentences(about: str, pcs: PodCliqueSet, now: datetime) -> tuple[Sentence, ...]:
+def run_sentences(about: str, pcs: PodCliqueSet, now: datetime) -> tuple[Explanation, ...]:
     """What is left of its budget and of its time; nothing where that was not asked for."""
     used, budget = pcs.status.restart_count or 0, budget_of(pcs)
     deadline = deadline_of(pcs, pcs.status.start_time)

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from grove.api.reasons import FindingReason
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.planner.actions import Finding
-from grove.planner.explain.text import Sentence, cause, next_step
+from grove.planner.explain.text import Explanation, cause, next_step
 
 
-def update_sentences(about: str, pcs: PodCliqueSet, findings: Iterable[Finding]) -> tuple[Sentence, ...]:
+def update_sentences(about: str, pcs: PodCliqueSet, findings: Iterable[Finding]) -> tuple[Explanation, ...]:
     """Nothing, if no update is under way."""
     progress = pcs.status.rolling_update_progress
     if progress is None or progress.update_ended_at is not None:

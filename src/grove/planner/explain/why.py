@@ -14,7 +14,7 @@ from grove.api.reasons import ConditionType, FindingReason, Reason
 from grove.api.resources import GROUPS
 from grove.api.types.meta import ConditionStatus, LastError, find_condition
 from grove.api.types.pod import Pod
-from grove.planner.actions import Failure, Finding, Part, Plan
+from grove.planner.actions import CreateRejection, Finding, Plan, PlanStruct
 from grove.planner.desired_state import GangBlueprint, draw_replica
 from grove.planner.explain.pods import (
     Wait,
@@ -30,7 +30,7 @@ from grove.planner.explain.pods import (
     unplaced_sentences,
     unready_sentences,
 )
-from grove.planner.explain.text import Sentence, cause, counted, named, next_step, note, verb, when
+from grove.planner.explain.text import Explanation, cause, counted, named, next_step, note, verb, when
 from grove.planner.explain.training import over_sentences, run_sentences
 from grove.planner.explain.updates import update_sentences
 from grove.planner.gangs.podgang import referenced_names
@@ -47,7 +47,7 @@ LISTED_GANGS = 5
 ATTENTION_SECONDS = 5
 
 
-class Rank(IntEnum):
+class ExplanationPriority(IntEnum):
     """What to tell first."""
 
     BROKEN = 0
@@ -57,14 +57,14 @@ class Rank(IntEnum):
     EXTRAS = 4
 
 
-class Story(Part):
+class Story(PlanStruct):
     """Why one gang is not complete."""
 
-    rank: Rank
-    sentences: tuple[Sentence, ...]
+    rank: ExplanationPriority
+    sentences: tuple[Explanation, ...]
 
 
-def told_failures(clique: CliqueView, now: datetime) -> tuple[Failure, ...]:
+def told_failures(clique: CliqueView, now: datetime) -> tuple[CreateRejection, ...]:
     """The refusals that a clique's condition speaks of, one per attempt so far.
 
     An operator keeps the number of its attempts to itself; but they follow a rule, so they can be counted again.
@@ -73,10 +73,10 @@ def told_failures(clique: CliqueView, now: datetime) -> tuple[Failure, ...]:
     if told is None or told.status != "True" or told.last_transition_time is None:
         return ()
     first_at = told.last_transition_time
-    attempts: list[Failure] = []
+    attempts: list[CreateRejection] = []
     next_at: datetime | None = first_at
     while next_at is not None and (next_at <= now or not attempts):
-        failure = Failure(
+        failure = CreateRejection(
             key=pods_failure_key(clique.name), code=told.reason, message=told.message,
             count=len(attempts) + 1, first_at=first_at, last_at=next_at,
         )  # fmt: skip
@@ -120,7 +120,7 @@ class Explainer:
             self._gangs[gang.name] = (replica, gang)
             self._cliques.update({clique.name: (replica, gang) for clique in gang.cliques})
 
-    def failing(self, about: str) -> tuple[Sentence, ...]:
+    def failing(self, about: str) -> tuple[Explanation, ...]:
         """Return what keeps failing of the whole set, as its operator wrote it down; to be told before all else."""
         told = find_condition(self._snapshot.pcs.status.conditions, ConditionType.RECONCILE_FAILED)
         if told is None or told.status != ConditionStatus.TRUE or told.reason not in WRITE_REASONS:
@@ -132,7 +132,7 @@ class Explainer:
 
     # One function per level
 
-    def of_set(self) -> tuple[Sentence, ...]:
+    def of_set(self) -> tuple[Explanation, ...]:
         about = f"podcliqueset/{self._snapshot.context.name}"
         whole = self._whole_set(about)
         if whole:
@@ -154,7 +154,7 @@ class Explainer:
             *self._unbuilt(about),
         )
 
-    def of_group(self, name: str) -> tuple[Sentence, ...]:
+    def of_group(self, name: str) -> tuple[Explanation, ...]:
         about = f"podcliquescalinggroup/{name}"
         cliques = [
             clique
@@ -171,26 +171,26 @@ class Explainer:
             told = (note(about, f"Nothing: {AT_ZERO}."),)
         return self._whole_set(about) or told or self._fine(about, cliques)
 
-    def of_gang(self, name: str) -> tuple[Sentence, ...]:
+    def of_gang(self, name: str) -> tuple[Explanation, ...]:
         about = f"podgang/{name}"
         if name not in self._gangs:
             return self._whole_set(about) or self._not_wanted(about)
         story = self._story(name)
         _, gang = self._gangs[name]
         told = story.sentences if story else ()
-        if story and story.rank is Rank.BEHIND and (base := self._story(gang.base_gang)):
+        if story and story.rank is ExplanationPriority.BEHIND and (base := self._story(gang.base_gang)):
             # The true cause: what its base gang waits for.
             told = (told[0], *base.sentences, *told[1:])
         return self._whole_set(about) or told or self._fine(about, self._views(name))
 
-    def of_clique(self, name: str) -> tuple[Sentence, ...]:
+    def of_clique(self, name: str) -> tuple[Explanation, ...]:
         about = f"podclique/{name}"
         if name not in self._cliques:
             return self._whole_set(about) or self._not_wanted(about)
         replica, gang = self._cliques[name]
         clique = replica.cliques.get(name)
         story = self._story(gang.name)
-        if clique is None or (story and story.rank in (Rank.BROKEN, Rank.BEHIND)):
+        if clique is None or (story and story.rank in (ExplanationPriority.BROKEN, ExplanationPriority.BEHIND)):
             return self.of_gang(gang.name)
         own = self._pods_story(about, (clique,))
         waits_for_node = any(is_unplaced(pod) for pod in clique.active)
@@ -201,10 +201,10 @@ class Explainer:
             or self._fine(about, [clique])
         )
 
-    def of_pod(self, name: str) -> tuple[Sentence, ...]:
+    def of_pod(self, name: str) -> tuple[Explanation, ...]:
         about = f"pod/{name}"
         pod = next((pod for pod in self._all_pods() if pod.metadata.name == name), None)
-        if pod is not None and pod.metadata.is_leaving:
+        if pod is not None and pod.metadata.is_terminating:
             return self._leaving_pod(about, pod)
         clique = next((one for one in self._all_cliques() if pod in _pods(one)), None)
         if pod is None or clique is None:
@@ -222,17 +222,17 @@ class Explainer:
             return unready_sentences(about, [pod], self._lost_nodes)
         return (note(about, f"Nothing: pod {name} is ready on {pod.spec.node_name}."),)
 
-    def _leaving_pod(self, about: str, pod: Pod) -> tuple[Sentence, ...]:
+    def _leaving_pod(self, about: str, pod: Pod) -> tuple[Explanation, ...]:
         text = f"pod {pod.metadata.name} is being deleted and waits for its containers to stop."
         stuck = stuck_sentences((pod,), self._lost_nodes)
         return stuck or (cause(about, FindingReason.BEING_DELETED, text),)
 
     # What concerns the whole set
 
-    def _whole_set(self, about: str) -> tuple[Sentence, ...]:
+    def _whole_set(self, about: str) -> tuple[Explanation, ...]:
         """What stands in the way of everything, if something does."""
         pcs = self._snapshot.pcs
-        if pcs.metadata.is_leaving:
+        if pcs.metadata.is_terminating:
             return self._being_deleted(about)
         if self._snapshot.context.errors:
             return (
@@ -253,7 +253,7 @@ class Explainer:
             )
         return ()
 
-    def _being_deleted(self, about: str) -> tuple[Sentence, ...]:
+    def _being_deleted(self, about: str) -> tuple[Explanation, ...]:
         others = [name for name in self._snapshot.pcs.metadata.finalizers if not name.startswith("grove.io/")]
         left = counted(len(self._all_pods()), "pod")
         return (
@@ -266,12 +266,12 @@ class Explainer:
             *stuck_sentences(self._all_pods(), self._lost_nodes),
         )  # fmt: skip
 
-    def _unattended_deletion(self, about: str) -> tuple[Sentence, ...]:
+    def _unattended_deletion(self, about: str) -> tuple[Explanation, ...]:
         """An operator that lives takes the pods away first, and lets the set go when it asked for that."""
         metadata = self._snapshot.pcs.metadata
         deleted = metadata.deletion_timestamp
         waited = int((self._now - deleted).total_seconds()) if deleted else 0
-        is_begun = any(pod.metadata.is_leaving for pod in self._all_pods())
+        is_begun = any(pod.metadata.is_terminating for pod in self._all_pods())
         if labels.SET_FINALIZER not in metadata.finalizers or is_begun or waited < ATTENTION_SECONDS:
             return ()
         return (
@@ -282,24 +282,24 @@ class Explainer:
             ),
         )
 
-    def _errors(self, about: str, errors: Iterable[LastError]) -> tuple[Sentence, ...]:
+    def _errors(self, about: str, errors: Iterable[LastError]) -> tuple[Explanation, ...]:
         found = tuple(
             cause(about, error.code, f"part of the set cannot be made: {error.description}.") for error in errors
         )
         return (*found, next_step(about, "tried again, later and later, at least every 5 minutes.")) if found else ()
 
-    def _excess(self, about: str) -> tuple[Sentence, ...]:
+    def _excess(self, about: str) -> tuple[Explanation, ...]:
         found = (one for one in self._findings.get(about, ()) if one.reason == FindingReason.OBJECT_BUDGET_EXCEEDED)
         return tuple(cause(about, one.reason, f"{one.message}.") for one in found)
 
-    def _missing_topology(self, about: str) -> tuple[Sentence, ...]:
+    def _missing_topology(self, about: str) -> tuple[Explanation, ...]:
         """What of its topology new gangs do without; where they wait for it, they say so themselves."""
         topology = self._snapshot.context.topology
         if not topology.missing or topology.is_waiting or topology.verdict is None:
             return ()
         return (note(about, f"{topology.verdict.message}."),)
 
-    def _scheduler_limits(self, about: str) -> tuple[Sentence, ...]:
+    def _scheduler_limits(self, about: str) -> tuple[Explanation, ...]:
         """What the scheduler does not do for the set, as the operator found it."""
         types = (ConditionType.GANG_SCHEDULING_UNAVAILABLE, ConditionType.SCHEDULER_LIMITED)
         found = (find_condition(self._snapshot.pcs.status.conditions, type_) for type_ in types)
@@ -309,13 +309,13 @@ class Explainer:
             if told is not None and told.status == "True" and told.reason != Reason.NOT_OFFERED
         )
 
-    def _unbuilt(self, about: str) -> tuple[Sentence, ...]:
+    def _unbuilt(self, about: str) -> tuple[Explanation, ...]:
         return tuple(
             note(about, f"{field.path} is accepted but not carried out yet: {field.detail}.")
             for field in self._snapshot.context.unbuilt
         )
 
-    def _not_wanted(self, about: str) -> tuple[Sentence, ...]:
+    def _not_wanted(self, about: str) -> tuple[Explanation, ...]:
         findings = self._findings.get(about, ())
         told = tuple(cause(about, finding.reason, f"{finding.message}.") for finding in findings)
         return told or (
@@ -324,7 +324,7 @@ class Explainer:
             ),
         )
 
-    def _fine(self, about: str, cliques: Iterable[CliqueView]) -> tuple[Sentence, ...]:
+    def _fine(self, about: str, cliques: Iterable[CliqueView]) -> tuple[Explanation, ...]:
         cliques = list(cliques)
         if about.startswith("podclique/") and all(clique.is_at_zero for clique in cliques):
             return (note(about, f"Nothing: {AT_ZERO}."),)
@@ -362,7 +362,7 @@ class Explainer:
         found = self._finding(about, FindingReason.BEING_REMOVED, FindingReason.TEARDOWN_UNFINISHED)
         if found is None:
             return None
-        return Story(rank=Rank.BROKEN, sentences=(cause(about, found.reason, f"{found.message}."),))
+        return Story(rank=ExplanationPriority.BROKEN, sentences=(cause(about, found.reason, f"{found.message}."),))
 
     def _coming_back(self, about: str, rest: Story | None) -> Story | None:
         """A unit that was torn down says so until all of it exists again; what it waits for comes after."""
@@ -370,7 +370,9 @@ class Explainer:
         if found is None:
             return rest
         told = cause(about, found.reason, f"{found.message}.")
-        return Story(rank=rest.rank if rest else Rank.LOST, sentences=(told, *(rest.sentences if rest else ())))
+        return Story(
+            rank=rest.rank if rest else ExplanationPriority.LOST, sentences=(told, *(rest.sentences if rest else ()))
+        )
 
     def _not_offered(self, about: str, views: tuple[CliqueView, ...]) -> Story | None:
         hold = self._snapshot.context.hold
@@ -380,7 +382,7 @@ class Explainer:
             cause(about, FindingReason.NOT_OFFERED, f"{about} is not offered to its scheduler: {hold}."),
             next_step(about, "no pod is made until then; it goes on by itself."),
         )
-        return Story(rank=Rank.BROKEN, sentences=sentences)
+        return Story(rank=ExplanationPriority.BROKEN, sentences=sentences)
 
     def _refusal(self, about: str, views: tuple[CliqueView, ...]) -> Story | None:
         found = self._finding(about, FindingReason.PODS_REFUSED)
@@ -400,7 +402,7 @@ class Explainer:
             text = "a gang that stays below its minimum gives its waiting pods back after 30 s, so that others can run."
             sentences.append(next_step(about, text))
         sentences += self._countdown([view for view in views if clique_breach(view).is_true])
-        return Story(rank=Rank.BROKEN, sentences=tuple(sentences))
+        return Story(rank=ExplanationPriority.BROKEN, sentences=tuple(sentences))
 
     def _obstacle(self, about: str, replica: ReplicaView, gang: GangBlueprint) -> Story | None:
         """Something other than a pod that cannot be made."""
@@ -412,7 +414,7 @@ class Explainer:
         }
         errors = [e for e in self._snapshot.pcs.status.last_errors if e.description.partition(": ")[0] in keys]
         found = self._errors(about, errors)
-        return Story(rank=Rank.BROKEN, sentences=found) if found else None
+        return Story(rank=ExplanationPriority.BROKEN, sentences=found) if found else None
 
     def _behind_base(self, about: str, gang: GangBlueprint, views: tuple[CliqueView, ...]) -> Story | None:
         if gang.is_base:
@@ -423,7 +425,7 @@ class Explainer:
         if verdict.may_go or not waiting:
             return None
         return Story(
-            rank=Rank.BEHIND,
+            rank=ExplanationPriority.BEHIND,
             sentences=(
                 cause(
                     about,
@@ -449,7 +451,9 @@ class Explainer:
         later = [one for view in missing for one in self._replacement(about, view)]
         rest = self._pods_story(about, views)
         return Story(
-            rank=Rank.BLOCKED if is_below_minima(views) or len(views) < len(gang.cliques) else Rank.EXTRAS,
+            rank=ExplanationPriority.BLOCKED
+            if is_below_minima(views) or len(views) < len(gang.cliques)
+            else ExplanationPriority.EXTRAS,
             sentences=(
                 told,
                 *(later or self._creation(about)),
@@ -457,16 +461,16 @@ class Explainer:
             ),
         )
 
-    def _creation(self, about: str) -> tuple[Sentence, ...]:
+    def _creation(self, about: str) -> tuple[Explanation, ...]:
         if self.failing(about):
             return ()
         return (next_step(about, "the operator creates the others now; if this stays, it is not running."),)
 
-    def _replacement(self, about: str, view: CliqueView) -> tuple[Sentence, ...]:
+    def _replacement(self, about: str, view: CliqueView) -> tuple[Explanation, ...]:
         """Pods that ended again and again are replaced later and later."""
         replica = self._cliques[view.name][0] if view.name in self._cliques else None
         gang = replica.gangs.get(self._cliques[view.name][1].name) if replica else None
-        due = plan_pods(view, referenced_names(gang, view.name), self._now).wake_at
+        due = plan_pods(view, referenced_names(gang, view.name), self._now).requeue_at
         if due is None:
             return ()
         ended = (*view.failed, *view.succeeded)
@@ -478,13 +482,13 @@ class Explainer:
     def _pods_story(self, about: str, views: tuple[CliqueView, ...]) -> Story | None:
         """All pods exist: foreign gates, the scheduler, kubelets, in the order in which a pod meets them."""
         lost = [view for view in views if clique_breach(view).is_true]
-        sentences: list[Sentence] = [
+        sentences: list[Explanation] = [
             cause(about, Reason.MINIMUM_LOST, f"{view.name} lost its minimum: {clique_breach(view).message}.")
             for view in lost
         ]
         sentences += self._countdown(lost)
         pods = [pod for view in views for pod in view.active]
-        questions: tuple[tuple[Wait, Callable[[str, list[Pod]], tuple[Sentence, ...]]], ...] = (
+        questions: tuple[tuple[Wait, Callable[[str, list[Pod]], tuple[Explanation, ...]]], ...] = (
             (has_foreign_gate, foreign_gate_sentences),
             (is_gated_by_us, self._own_gate),
             (is_unplaced, self._unplaced),
@@ -498,10 +502,15 @@ class Explainer:
         sentences += [sentence for _, found in answers for sentence in found]
         is_blocked = any(blocks_minimum(view, is_so) for is_so, _ in answers for view in views)
         return Story(
-            rank=Rank.LOST if lost else Rank.BLOCKED if is_blocked else Rank.EXTRAS, sentences=tuple(sentences)
+            rank=ExplanationPriority.LOST
+            if lost
+            else ExplanationPriority.BLOCKED
+            if is_blocked
+            else ExplanationPriority.EXTRAS,
+            sentences=tuple(sentences),
         )
 
-    def _own_gate(self, about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
+    def _own_gate(self, about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
         reasons = (FindingReason.EXTRAS_WAIT, FindingReason.SCHEDULER_NOT_TOLD, FindingReason.NO_SERVICE)
         found = self._finding(self._gang_of(pods[0]), *reasons)
         if found is None:
@@ -511,7 +520,7 @@ class Explainer:
             next_step(about, "the operator opens their gate then, within seconds."),
         )
 
-    def _unplaced(self, about: str, pods: list[Pod]) -> tuple[Sentence, ...]:
+    def _unplaced(self, about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
         """What the scheduler says of the gang, then what it says of its pods."""
         queued = self._finding(self._gang_of(pods[0]), FindingReason.WAITS_FOR_QUEUE)
         if queued is not None:
@@ -526,7 +535,7 @@ class Explainer:
     def _gang_of(self, pod: Pod) -> str:
         return f"podgang/{pod.metadata.labels.get(labels.PODGANG, '')}"
 
-    def _countdown(self, lost: list[CliqueView]) -> list[Sentence]:
+    def _countdown(self, lost: list[CliqueView]) -> list[Explanation]:
         """What a breach leads to and when: of the clique itself, or of its group when that is below its own minimum."""
         groups = {view.clique.metadata.labels.get(labels.GROUP, ""): None for view in lost}
         abouts = [f"podclique/{view.name}" for view in lost] + [f"podcliquescalinggroup/{name}" for name in groups]
@@ -536,14 +545,14 @@ class Explainer:
         ]  # fmt: skip
         return [self._consequence(finding) for finding in found]
 
-    def _consequence(self, finding: Finding) -> Sentence:
+    def _consequence(self, finding: Finding) -> Explanation:
         # The numbers stand before it, and were told as the cause.
         what = finding.message.rpartition("; ")[2]
         if finding.reason == FindingReason.TERMINATION_DELAY:
             what = f"{what} {when(finding.until, self._now)}"
         return next_step(finding.about, f"{what}.", reason=finding.reason, until=finding.until)
 
-    def _gates_in_the_way(self, clique: CliqueView) -> tuple[Sentence, ...]:
+    def _gates_in_the_way(self, clique: CliqueView) -> tuple[Explanation, ...]:
         """Foreign gates on other cliques' pods hold the whole gang, if its minimum needs those pods."""
         name = self._cliques[clique.name][1].name if clique.name in self._cliques else ""
         others = [view for view in self._views(name) if view is not clique] if name else []

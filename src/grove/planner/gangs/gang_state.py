@@ -10,20 +10,20 @@ from grove.api.types.meta import Uid
 from grove.api.types.podgang import PodGang
 from grove.backends.base import NO_MIRROR, MirrorPlan
 from grove.planner.actions import (
-    Failure,
+    CreateRejection,
     Finding,
-    FreshLook,
+    LiveRead,
     earliest,
 )
 from grove.planner.desired_state import GangBlueprint, ReplicaBlueprint
 from grove.planner.gangs.podgang import read_last_names, referenced_names
 from grove.planner.gangs.scheduler_objects import mirror_failure_key, plan_mirror, pod_ask
-from grove.planner.live_reads import look_at
-from grove.planner.pods.create_backoff import Refusal, gang_refusal, pods_failure_key
+from grove.planner.live_reads import read_live
+from grove.planner.pods.create_backoff import CreateBackoff, gang_refusal, pods_failure_key
 from grove.planner.pods.pod_sync import CliquePods, plan_pods
 from grove.planner.snapshot import SetContext
 from grove.planner.teardown.recreation import Recreations
-from grove.planner.topology.domain_pinning import Homes
+from grove.planner.topology.domain_pinning import DomainPins
 from grove.planner.views import CliqueView, ReplicaView, pod_index
 
 
@@ -34,7 +34,7 @@ class GangState(msgspec.Struct, frozen=True, kw_only=True):
     gang: PodGang | None
     cliques: dict[str, CliqueView]
     pods: dict[str, CliquePods]
-    refusal: Refusal | None
+    refusal: CreateBackoff | None
     # What its scheduler has of it, and says.
     mirror: MirrorPlan = NO_MIRROR
 
@@ -58,7 +58,7 @@ def gang_states(
     blueprint: ReplicaBlueprint,
     recreations: Recreations,
     busy_gangs: frozenset[str],
-    homes: Homes,
+    homes: DomainPins,
     now: datetime,
     gangs_ahead_count: int,
 ) -> tuple[GangState, ...]:
@@ -96,12 +96,12 @@ def gang_states(
     return tuple(states)
 
 
-def _stranded(context: SetContext, gang: PodGang | None, clique: CliqueView, homes: Homes) -> dict[Uid, str]:
+def _stranded(context: SetContext, gang: PodGang | None, clique: CliqueView, homes: DomainPins) -> dict[Uid, str]:
     """Pods that wait in a group of their scheduler, or for a domain, which is not theirs any more.
 
     A pod names both for good.
     """
-    if gang is None or gang.metadata.is_leaving:
+    if gang is None or gang.metadata.is_terminating:
         return {}
     group_of = context.backend.group_of
     return {
@@ -126,7 +126,7 @@ def _out_of_place(clique: CliqueView) -> dict[Uid, str]:
     return {pod.metadata.uid: "is above the minimum, which is not whole" for pod in above[::-1][:count]}
 
 
-def _still_refused(replica: ReplicaView, pods: dict[str, CliquePods]) -> tuple[Failure, ...]:
+def _still_refused(replica: ReplicaView, pods: dict[str, CliquePods]) -> tuple[CreateRejection, ...]:
     """Refusals of pods that are still missing; one that nobody wants any more refuses nothing."""
     wanted = {pods_failure_key(name) for name, clique in pods.items() if clique.create}
     return tuple(failure for failure in replica.failures if failure.key in wanted)
@@ -134,7 +134,7 @@ def _still_refused(replica: ReplicaView, pods: dict[str, CliquePods]) -> tuple[F
 
 def open_failures(
     replica: ReplicaView, blueprint: ReplicaBlueprint, states: tuple[GangState, ...]
-) -> tuple[Failure, ...]:
+) -> tuple[CreateRejection, ...]:
     """The refusals of everything that is still missing."""
     if not replica.failures:
         return ()
@@ -149,12 +149,12 @@ def open_failures(
     return tuple(failure for failure in replica.failures if failure.key in wanted)
 
 
-def fresh_looks(state: GangState) -> Iterable[FreshLook]:
-    return (look_at(state.cliques[name]) for name, pods in state.pods.items() if pods.needs_look)
+def fresh_looks(state: GangState) -> Iterable[LiveRead]:
+    return (read_live(state.cliques[name]) for name, pods in state.pods.items() if pods.needs_look)
 
 
 def wake_of(state: GangState, now: datetime) -> datetime | None:
-    waits = [pods.wake_at for pods in state.pods.values()]
+    waits = [pods.requeue_at for pods in state.pods.values()]
     if state.refusal:
         waits += [at for at in (state.refusal.retry_at, state.refusal.give_back_at) if at and at > now]
     return earliest(*waits)

@@ -22,7 +22,7 @@ def plan_strays(snapshot: Snapshot) -> tuple[Chain, ...]:
         tuple(
             delete_object(PODGANGS, gang.metadata, "left by an older version, and no replica asks for it")
             for gang in snapshot.strays
-            if gang.metadata.name not in wanted and not gang.metadata.is_leaving
+            if gang.metadata.name not in wanted and not gang.metadata.is_terminating
         ),
     )
 

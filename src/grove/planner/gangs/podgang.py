@@ -9,7 +9,7 @@ from grove.api.reasons import EventReason
 from grove.api.resources import PODGANGS
 from grove.api.types.meta import JsonObject, NamespacedName, to_wire
 from grove.api.types.podgang import PodGang, PodGangSpec, PodGroup
-from grove.planner.actions import Create, Emit, Patch
+from grove.planner.actions import Create, EventRecord, Patch
 from grove.planner.child_manifests import build_gang, shown_annotations, shown_labels
 from grove.planner.desired_state import GangBlueprint
 from grove.planner.pods.pod_sync import CliquePods
@@ -153,7 +153,7 @@ def plan_gang_object(
             body=build_gang(context, replica_index, gang, spec=to_wire(spec), incarnation=incarnation),
             failure_key=f"podgangs/{gang.name}",
             reason=f"gang {gang.name} names its pods before they are created",
-            on_success=Emit(
+            on_success=EventRecord(
                 subject=context.subject,
                 reason=EventReason.GANG_SYNCED,
                 message="created PodGang",

@@ -35,7 +35,7 @@ def plan_mirror(
 ) -> MirrorPlan:
     if isinstance(context.backend, PlainBackend) and not context.hold:
         return context.backend.nothing
-    if current is None or current.metadata.is_leaving or len(cliques) < len(gang.cliques):
+    if current is None or current.metadata.is_terminating or len(cliques) < len(gang.cliques):
         return _NOT_WHOLE
     found = replica.mirrors.get(current.metadata.uid, ())
     # What was offered before stays offered, whatever was taken away since: its lost pods come back.

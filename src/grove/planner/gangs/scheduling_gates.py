@@ -17,7 +17,7 @@ from grove.api.types.podgang import PodGang
 from grove.planner.actions import Finding, Patch, earliest
 from grove.planner.gangs.podgang import referenced_names
 from grove.planner.pods.create_backoff import is_below_minima
-from grove.planner.topology.domain_pinning import NO_HOMES, Homes
+from grove.planner.topology.domain_pinning import NO_HOMES, DomainPins
 from grove.planner.views import CliqueView, pod_index
 
 PATIENCE = timedelta(seconds=10)
@@ -77,7 +77,7 @@ def plan_gates(
     verdict: GateVerdict,
     *,
     extras: GateVerdict | None = None,
-    homes: Homes = NO_HOMES,
+    homes: DomainPins = NO_HOMES,
 ) -> tuple[Patch, ...]:
     """Open the gates of pods that the stored gang references. `extras`: the verdict on those above the minimum."""
     if gang is None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from grove.planner.actions import Failure
+from grove.planner.actions import CreateRejection
 from grove.planner.views import CliqueView
 
 HOLD = timedelta(seconds=30)
@@ -18,7 +18,7 @@ LONGEST_RETRY = timedelta(minutes=5)
 TURN = timedelta(seconds=5)
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class CreateBackoff(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about a gang whose pods are refused."""
 
     message: str
@@ -32,13 +32,13 @@ def pods_failure_key(clique_name: str) -> str:
     return f"pods/{clique_name}"
 
 
-def is_about_pods(failure: Failure) -> bool:
+def is_about_pods(failure: CreateRejection) -> bool:
     return failure.key.startswith("pods/")
 
 
 def gang_refusal(
-    cliques: tuple[CliqueView, ...], failures: tuple[Failure, ...], *, gangs_ahead_count: int
-) -> Refusal | None:
+    cliques: tuple[CliqueView, ...], failures: tuple[CreateRejection, ...], *, gangs_ahead_count: int
+) -> CreateBackoff | None:
     """The refusal of a gang's pods, if there is one; it ends when all of them could be created."""
     keys = {pods_failure_key(clique.name) for clique in cliques}
     refused = [failure for failure in failures if failure.key in keys]
@@ -47,7 +47,7 @@ def gang_refusal(
     latest = max(refused, key=lambda failure: (failure.last_at, failure.key))
     attempts = max(failure.count for failure in refused)
     hold = HOLD if attempts == 1 else timedelta(0)
-    return Refusal(
+    return CreateBackoff(
         message=latest.message,
         since=min(failure.first_at for failure in refused),
         retry_at=latest.last_at + hold + _pause(attempts) + TURN * gangs_ahead_count,

@@ -16,7 +16,7 @@ from grove.planner.views import CliqueView
 _ANY_SCHEDULER = PlainBackend(DEFAULT_SCHEDULER, reads_gangs=True)
 
 
-class PodMold:
+class PodBuilder:
     """What all pods of a clique share, prepared once; `cast` adds what differs."""
 
     def __init__(self, view: CliqueView, gang: PodGang | None = None, backend: Backend = _ANY_SCHEDULER) -> None:

@@ -51,7 +51,7 @@ class CliquePods(msgspec.Struct, frozen=True, kw_only=True):
     delete: tuple[PodToDelete, ...] = ()
     # Deletes that rest on the state of running pods: look again first.
     needs_look: bool = False
-    wake_at: datetime | None = None
+    requeue_at: datetime | None = None
 
 
 def plan_pods(
@@ -113,7 +113,7 @@ def plan_pods(
         create=tuple(create),
         delete=(*surplus, *done_with),
         needs_look=bool(surplus),
-        wake_at=earliest(*waiting.values()),
+        requeue_at=earliest(*waiting.values()),
     )
 
 

@@ -17,7 +17,7 @@ from grove.api.types.podclique import CliqueRollingUpdateProgress, PodsSelectedT
 from grove.api.values.times import ceil_second
 from grove.planner.actions import earliest
 from grove.planner.pods.pod_sync import PodToDelete
-from grove.planner.rollout.stall import Wait, wait_for_minimum, wait_for_new_pods
+from grove.planner.rollout.stall import StallReason, wait_for_minimum, wait_for_new_pods
 from grove.planner.rollout.update_progress import Phase, end_at_once, phase_of
 from grove.planner.views import CliqueView, template_hash_of
 
@@ -37,8 +37,8 @@ class CliqueRoll(msgspec.Struct, frozen=True, kw_only=True):
     needs_look: bool = False
     # Nothing of an older template is left, and whatever was taken is made up for. Its minimum is not asked here.
     is_done: bool = True
-    wait: Wait | None = None
-    wake_at: datetime | None = None
+    wait: StallReason | None = None
+    requeue_at: datetime | None = None
 
 
 def roll_clique(
@@ -49,7 +49,7 @@ def roll_clique(
     old = old_pods(view, target)
     lingering = lingering_pods(view, target, now)
     is_outdated = view.template_hash != target or bool(old or lingering)
-    wake_at = earliest(*(gone_at(pod) for pod in lingering))
+    requeue_at = earliest(*(gone_at(pod) for pod in lingering))
     phase = phase_of(stored, is_outdated=is_outdated, is_aimed=is_aimed, may_start=may_start, must_stop=must_stop)
     if stored is None or phase in (Phase.REST, Phase.TELL, Phase.START):
         return CliqueRoll(
@@ -65,11 +65,11 @@ def roll_clique(
         return CliqueRoll(progress=again, is_done=False)
     if view.template_hash != target:
         return CliqueRoll(progress=stored, may_patch=True, is_done=False)
-    roll = _next_step(view, target, stored, old, bool(lingering), wake_at, now)
+    roll = _next_step(view, target, stored, old, bool(lingering), requeue_at, now)
     if may_start or roll.is_done:
         return roll
     # Its turn went to another replica before it was done: it waits for the next one.
-    return CliqueRoll(progress=stored, may_patch=True, is_done=False, wake_at=wake_at)
+    return CliqueRoll(progress=stored, may_patch=True, is_done=False, requeue_at=requeue_at)
 
 
 def _begun(
@@ -109,7 +109,7 @@ def _next_step(
     progress: CliqueRollingUpdateProgress,
     old: tuple[Pod, ...],
     is_lingering: bool,
-    wake_at: datetime | None,
+    requeue_at: datetime | None,
     now: datetime,
 ) -> CliqueRoll:
     # A scale-in goes first: both at once could take more than the minimum allows, or one pod twice.
@@ -134,7 +134,12 @@ def _next_step(
             wait=None if may_take else wait_for_minimum(view, progress.update_started_at),
         )
     rolling = CliqueRoll(
-        progress=progress, may_patch=True, deletes=unready, needs_look=bool(unready), is_done=False, wake_at=wake_at
+        progress=progress,
+        may_patch=True,
+        deletes=unready,
+        needs_look=bool(unready),
+        is_done=False,
+        requeue_at=requeue_at,
     )
     if not _is_caught_up(view, target, selected):
         return msgspec.structs.replace(rolling, wait=wait_for_new_pods((view,), target))

@@ -21,9 +21,9 @@ from grove.api.types.podcliqueset import CurrentlyUpdating
 from grove.planner.actions import earliest
 from grove.planner.desired_state import ReplicaBlueprint
 from grove.planner.explain.pods import is_told_full
-from grove.planner.pods.create_backoff import Refusal
+from grove.planner.pods.create_backoff import CreateBackoff
 from grove.planner.rollout.replica_update import ReplicaRoll
-from grove.planner.rollout.stall import Wait, longest, wait_for_new_pods
+from grove.planner.rollout.stall import StallReason, longest, wait_for_new_pods
 from grove.planner.status.availability import (
     GroupReplica,
     clique_breach,
@@ -40,15 +40,15 @@ NO_ROOM_AFTER = timedelta(seconds=60)
 ROUNDING = timedelta(seconds=1)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
-Refusals = Mapping[str, Refusal | None]
+Refusals = Mapping[str, CreateBackoff | None]
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a replica has what its turn waits for, and if not, what is missing and when that is looked at again."""
 
     is_done: bool
-    wait: Wait | None = None
-    wake_at: datetime | None = None
+    wait: StallReason | None = None
+    requeue_at: datetime | None = None
 
 
 NO_TURN = Completion(is_done=False)
@@ -61,7 +61,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
     is_ready: bool
     # From then on its minimum is not waited for; None: it is.
     excused_at: datetime | None = None
-    wait: Wait | None = None
+    wait: StallReason | None = None
 
 
 def judge_completion(
@@ -89,7 +89,7 @@ def judge_completion(
         return Completion(is_done=True)
     wait = longest(part.wait for part in missing)
     stalls_at = wait.stalled_at if wait is not None and not wait.is_stalled(now) else None
-    return Completion(is_done=False, wait=wait, wake_at=earliest(stalls_at, *later))
+    return Completion(is_done=False, wait=wait, requeue_at=earliest(stalls_at, *later))
 
 
 def _standalone_parts(
@@ -183,7 +183,7 @@ class _Outlook(msgspec.Struct, frozen=True):
         return self.since + NO_ROOM_AFTER if self.prospect is _Prospect.NO_ROOM else None
 
 
-def _clique_outlook(view: CliqueView, refusal: Refusal | None) -> _Outlook:
+def _clique_outlook(view: CliqueView, refusal: CreateBackoff | None) -> _Outlook:
     needed = min(view.min_available, view.replicas)
     if has_minimum(view):
         return _Outlook(_Prospect.READY)
@@ -226,10 +226,10 @@ def _join(outlooks: Iterable[_Outlook], needed: int) -> _Outlook:
     return _Outlook(_Prospect.NO_ROOM, max(one.since for one in full))
 
 
-def _wait_for_group(units: Sequence[GroupReplica]) -> Wait:
+def _wait_for_group(units: Sequence[GroupReplica]) -> StallReason:
     views = [v for unit in units for v in unit.cliques if v is not None and not has_minimum(v)]
     return wait_for_new_pods(views, None)
 
 
-def _wait_for_object(name: str) -> Wait:
-    return Wait(reason=Reason.PODS_NOT_READY, message=f"{name} does not exist yet", since=None)
+def _wait_for_object(name: str) -> StallReason:
+    return StallReason(reason=Reason.PODS_NOT_READY, message=f"{name} does not exist yet", since=None)

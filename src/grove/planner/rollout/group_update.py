@@ -21,7 +21,7 @@ from grove.api.types.podcliquescalinggroup import (
 from grove.api.values.times import ceil_second
 from grove.planner.actions import earliest
 from grove.planner.rollout.clique_update import gone_at, has_old_pods, lingering_pods
-from grove.planner.rollout.stall import Wait, wait_for_new_pods
+from grove.planner.rollout.stall import StallReason, wait_for_new_pods
 from grove.planner.rollout.update_progress import Phase, end_at_once, phase_of
 from grove.planner.status.availability import is_available, is_scheduled
 from grove.planner.views import CliqueView
@@ -84,8 +84,8 @@ class GroupRoll(msgspec.Struct, frozen=True, kw_only=True):
     takes: tuple[int, ...] = ()
     needs_look: bool = False
     is_done: bool = True
-    wait: Wait | None = None
-    wake_at: datetime | None = None
+    wait: StallReason | None = None
+    requeue_at: datetime | None = None
 
 
 def roll_group(
@@ -117,7 +117,7 @@ def roll_group(
     if not may_start and not roll.is_done:
         # Its turn went to another replica before it was done: it waits for the next one.
         roll = GroupRoll(progress=stored, is_done=False)
-    return msgspec.structs.replace(roll, wake_at=earliest(*map(gone_at, lingering)))
+    return msgspec.structs.replace(roll, requeue_at=earliest(*map(gone_at, lingering)))
 
 
 def _begun(stored: GroupRollingUpdateProgress | None, phase: Phase, now: datetime) -> GroupRollingUpdateProgress | None:
@@ -196,7 +196,7 @@ def _still_owed(
     return msgspec.structs.replace(selected, ready_before=done)
 
 
-def _wait_for_units(units: Mapping[int, UnitView]) -> Wait:
+def _wait_for_units(units: Mapping[int, UnitView]) -> StallReason:
     """What keeps the new replicas from being ready."""
     new = [unit for unit in units.values() if not unit.is_outdated and not unit.is_ready]
     views = [view for unit in new for view, _ in unit.present if view.ready_count < view.min_available]
@@ -208,9 +208,9 @@ def _wait_to_take(
     units: Mapping[int, UnitView],
     available: int,
     progress: GroupRollingUpdateProgress,
-) -> Wait:
+) -> StallReason:
     if available >= group.spec.min_available:
-        return Wait(
+        return StallReason(
             reason=Reason.MINIMUM_NOT_MET,
             message=f"no further ready replica of {group.metadata.name} is taken, because the base gang of its set "
             "replica is not scheduled",

@@ -18,8 +18,8 @@ from grove.api.types.podcliqueset import (
     SetUpdateProgress,
 )
 from grove.api.values.times import ceil_second
-from grove.planner.rollout.replica_update import Standing
-from grove.planner.rollout.stall import Wait
+from grove.planner.rollout.replica_update import UpdatePriority
+from grove.planner.rollout.stall import StallReason
 
 # Names in a set's status; the counts beside them are always true.
 LISTED_NAMES = 100
@@ -29,7 +29,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A replica that does not run the newest templates yet."""
 
     index: int
-    standing: Standing
+    standing: UpdatePriority
     is_available: bool = False
 
 
@@ -39,7 +39,7 @@ class RollFacts(msgspec.Struct, frozen=True, kw_only=True):
     outdated: tuple[Candidate, ...] = ()
     # Of the replica in turn: everything of it runs the newest templates, and no minimum is waited for.
     is_turn_done: bool = False
-    wait: Wait | None = None
+    wait: StallReason | None = None
     updated_cliques: tuple[str, ...] = ()
     updated_groups: tuple[str, ...] = ()
     updated_clique_count: int = 0

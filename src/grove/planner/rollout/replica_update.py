@@ -8,22 +8,22 @@ import msgspec
 
 from grove.api import labels
 from grove.api.types.podcliqueset import CurrentlyUpdating
-from grove.planner.actions import FreshLook, earliest
+from grove.planner.actions import LiveRead, earliest
 from grove.planner.desired_state import CliqueBlueprint, GroupBlueprint, ReplicaBlueprint
 from grove.planner.gangs.scheduling_gates import base_placement
-from grove.planner.live_reads import look_at
+from grove.planner.live_reads import read_live
 from grove.planner.rollout.clique_update import CliqueRoll, gone_at, has_old_pods, lingering_pods, roll_clique
 from grove.planner.rollout.group_update import GroupRoll, UnitView, is_old, roll_group
-from grove.planner.rollout.stall import Wait, longest
+from grove.planner.rollout.stall import StallReason, longest
 from grove.planner.snapshot import UNTIL_TOLD, SetContext
 from grove.planner.status.availability import GroupReplica, has_minimum, is_replica_available
-from grove.planner.teardown.recreation import Recreations, Unit, look_at_scale
+from grove.planner.teardown.recreation import Recreations, RecreationUnit, look_at_scale
 from grove.planner.views import CliqueView, ReplicaView
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class Standing(IntEnum):
+class UpdatePriority(IntEnum):
     """Whose turn comes first: a replica with nothing on nodes, then one that is not available, then the others."""
 
     NOTHING_SCHEDULED = 0
@@ -31,7 +31,7 @@ class Standing(IntEnum):
     AVAILABLE = 2
 
 
-class Role(msgspec.Struct, frozen=True, kw_only=True):
+class UpdateRole(msgspec.Struct, frozen=True, kw_only=True):
     """What a replica may do about a newer template."""
 
     # Its turn: from here on everything of it is made anew from the newest templates.
@@ -46,7 +46,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
 
 
-NO_ROLE = Role()
+NO_ROLE = UpdateRole()
 
 
 class ReplicaRoll(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +54,12 @@ class ReplicaRoll(msgspec.Struct, frozen=True, kw_only=True):
 
     cliques: dict[str, CliqueRoll] = {}
     groups: dict[str, GroupRoll] = {}
-    takes: tuple[Unit, ...] = ()
-    looks: tuple[FreshLook, ...] = ()
-    wait: Wait | None = None
-    wake_at: datetime | None = None
+    takes: tuple[RecreationUnit, ...] = ()
+    looks: tuple[LiveRead, ...] = ()
+    wait: StallReason | None = None
+    requeue_at: datetime | None = None
 
-    def may_patch(self, clique: CliqueBlueprint, role: Role) -> bool:
+    def may_patch(self, clique: CliqueBlueprint, role: UpdateRole) -> bool:
         """May this clique's object take the template of its replica over? Members only where nothing is recreated."""
         if clique.group:
             return role.is_on_delete
@@ -72,7 +72,7 @@ def roll_replica(
     replica: ReplicaView,
     blueprint: ReplicaBlueprint,
     recreations: Recreations,
-    role: Role,
+    role: UpdateRole,
     now: datetime,
 ) -> ReplicaRoll:
     cliques = {
@@ -81,14 +81,14 @@ def roll_replica(
         if not clique.group and recreations.is_present(replica, clique)
     }
     groups: dict[str, GroupRoll] = {}
-    takes: list[Unit] = []
-    looks = [look_at(replica.cliques[n]) for n, roll in cliques.items() if roll.needs_look]
+    takes: list[RecreationUnit] = []
+    looks = [read_live(replica.cliques[n]) for n, roll in cliques.items() if roll.needs_look]
     for group in blueprint.groups:
         roll = _roll_group(context, replica, blueprint, group, recreations, role, now)
         if roll is None:
             continue
         groups[group.name] = roll
-        takes += [Unit(group=group.name, index=j) for j in roll.takes]
+        takes += [RecreationUnit(group=group.name, index=j) for j in roll.takes]
         if roll.needs_look:
             looks += _look_at_group(context, replica, group)
     looks += [look_at_scale(context, replica, unit) for unit in takes]
@@ -100,8 +100,8 @@ def roll_replica(
         takes=tuple(takes),
         looks=tuple(looks),
         wait=wait,
-        wake_at=earliest(
-            *(roll.wake_at for roll in rolls), wait.stalled_at if wait and not wait.is_stalled(now) else None
+        requeue_at=earliest(
+            *(roll.requeue_at for roll in rolls), wait.stalled_at if wait and not wait.is_stalled(now) else None
         ),
     )
 
@@ -110,12 +110,12 @@ def held(roll: ReplicaRoll, hold_until: datetime) -> ReplicaRoll:
     """The same update without its acts, until then."""
     idle = {n: msgspec.structs.replace(one, deletes=(), needs_look=False) for n, one in roll.cliques.items()}
     is_waiting = bool(roll.takes or roll.looks) and hold_until < UNTIL_TOLD
-    wake_at = earliest(roll.wake_at, hold_until if is_waiting else None)
-    return msgspec.structs.replace(roll, cliques=idle, takes=(), looks=(), wake_at=wake_at)
+    requeue_at = earliest(roll.requeue_at, hold_until if is_waiting else None)
+    return msgspec.structs.replace(roll, cliques=idle, takes=(), looks=(), requeue_at=requeue_at)
 
 
 def _roll_clique(
-    context: SetContext, view: CliqueView, clique: CliqueBlueprint, role: Role, now: datetime
+    context: SetContext, view: CliqueView, clique: CliqueBlueprint, role: UpdateRole, now: datetime
 ) -> CliqueRoll:
     told = view.clique.status.update_progress
     return roll_clique(
@@ -134,11 +134,11 @@ def _roll_group(
     blueprint: ReplicaBlueprint,
     group: GroupBlueprint,
     recreations: Recreations,
-    role: Role,
+    role: UpdateRole,
     now: datetime,
 ) -> GroupRoll | None:
     current = replica.groups.get(group.name)
-    if current is None or current.metadata.is_leaving:
+    if current is None or current.metadata.is_terminating:
         return None
     told = current.status.update_progress
     return roll_group(
@@ -204,13 +204,13 @@ def _unplaced_since(replica: ReplicaView, blueprint: ReplicaBlueprint, recreatio
     return max((pod.metadata.creation_timestamp or _EPOCH for pod in waiting), default=_EPOCH)
 
 
-def _look_at_group(context: SetContext, replica: ReplicaView, group: GroupBlueprint) -> Iterable[FreshLook]:
+def _look_at_group(context: SetContext, replica: ReplicaView, group: GroupBlueprint) -> Iterable[LiveRead]:
     """All of it: whether the minimum is available is a question about every replica."""
     views = [v for v in replica.cliques.values() if v.clique.metadata.labels.get(labels.GROUP) == group.name]
     if views:
         selector = labels.selector({**labels.default_labels(context.name), labels.GROUP: group.name})
         owners = tuple(view.owner_key for view in sorted(views, key=lambda view: view.uid))
-        yield FreshLook(namespace=context.namespace, selector=selector, owners=owners)
+        yield LiveRead(namespace=context.namespace, selector=selector, owners=owners)
 
 
 class Freshness(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,7 +221,7 @@ class Freshness(msgspec.Struct, frozen=True, kw_only=True):
     updated_cliques: tuple[str, ...] = ()
     updated_groups: tuple[str, ...] = ()
     # When the last pod of an older template is given up, if it does not leave before.
-    wake_at: datetime | None = None
+    requeue_at: datetime | None = None
 
 
 def freshness(
@@ -255,7 +255,7 @@ def freshness(
             for group in blueprint.groups
             if group.name not in stale_groups and _has_minimum(group, groups[group.name])
         ),
-        wake_at=earliest(*gone),
+        requeue_at=earliest(*gone),
     )
 
 
@@ -270,12 +270,12 @@ def is_labelled_older(context: SetContext, replica: ReplicaView, base_name: str)
     return told is not None and told != context.newest_generation_hash
 
 
-def standing(replica: ReplicaView, *, is_available: bool) -> Standing:
+def standing(replica: ReplicaView, *, is_available: bool) -> UpdatePriority:
     """spec/rolling-update.md, "PodGangSet (PGS) Replica Selection".
 
     Not available is a replica with a standalone clique or a group below its minimum, whether it lost it or never had
     it. A broken replica above the minimum of its group changes nothing.
     """
     if not any(view.scheduled_count for view in replica.cliques.values()):
-        return Standing.NOTHING_SCHEDULED
-    return Standing.AVAILABLE if is_available else Standing.UNAVAILABLE
+        return UpdatePriority.NOTHING_SCHEDULED
+    return UpdatePriority.AVAILABLE if is_available else UpdatePriority.UNAVAILABLE

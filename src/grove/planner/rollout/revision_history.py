@@ -25,10 +25,10 @@ from grove.api.template_revision import (
 from grove.api.types.controllerrevision import ControllerRevision
 from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import CliqueTemplate, CurrentlyUpdating, SetTemplate, UpdateType
-from grove.planner.actions import WHOLE_SET, Action, Chain, Create, Patch, Rank, chain, delete_object
+from grove.planner.actions import WHOLE_SET, Action, Chain, ChainPriority, Create, Patch, chain, delete_object
 from grove.planner.child_manifests import build_owner
 from grove.planner.child_sync import Retries
-from grove.planner.rollout.replica_update import Role
+from grove.planner.rollout.replica_update import UpdateRole
 from grove.planner.snapshot import SetContext, Snapshot, arrange_cliques
 from grove.planner.views import CliqueView, ReplicaView
 
@@ -75,11 +75,11 @@ class Targets:
             return self.newest
         return self.contexts.get(self.running(replica), self.newest)
 
-    def role_of(self, replica: ReplicaView, turn: CurrentlyUpdating | None, restarts: int) -> Role:
+    def role_of(self, replica: ReplicaView, turn: CurrentlyUpdating | None, restarts: int) -> UpdateRole:
         # While what is asked for is not stored, nobody's turn goes on: it would lead to what nobody asks for.
         is_chosen = turn is not None and replica.index == turn.replica_index
         is_turn = is_chosen and not self.is_on_delete and self.wanted is not None
-        return Role(
+        return UpdateRole(
             is_turn=is_turn,
             turn=turn if is_turn else None,
             is_on_delete=self.is_on_delete,
@@ -145,8 +145,10 @@ def plan_revisions(snapshot: Snapshot, targets: Targets, retries: Retries) -> tu
         damaged = next((one.metadata for one in snapshot.revisions if one.metadata.name == create.name), None)
         if damaged is not None:
             delete = delete_object(CONTROLLER_REVISIONS, damaged, "it cannot be read, and its name is needed")
-            return chain("revision", WHOLE_SET, () if damaged.is_leaving else (delete,), rank=Rank.FIRST)
-        return chain("revision", WHOLE_SET, (create,) if retries.allow(create.failure_key) else (), rank=Rank.FIRST)
+            return chain("revision", WHOLE_SET, () if damaged.is_terminating else (delete,), rank=ChainPriority.FIRST)
+        return chain(
+            "revision", WHOLE_SET, (create,) if retries.allow(create.failure_key) else (), rank=ChainPriority.FIRST
+        )
     highest = max((one.number for one in targets.revisions if one is not targets.wanted), default=0)
     actions: list[Action] = []
     # A create that was given up and arrived late has the number of the one that was made instead.
@@ -154,7 +156,7 @@ def plan_revisions(snapshot: Snapshot, targets: Targets, retries: Retries) -> tu
         actions.append(_renumber(targets.wanted, highest + 1))
     if len(targets.revisions) > KEPT_REVISIONS + 1:
         actions += _prune(snapshot, targets)
-    return chain("revision", WHOLE_SET, tuple(actions), rank=Rank.FIRST)
+    return chain("revision", WHOLE_SET, tuple(actions), rank=ChainPriority.FIRST)
 
 
 def _create(snapshot: Snapshot, targets: Targets) -> Create:
@@ -270,5 +272,5 @@ def _prune(snapshot: Snapshot, targets: Targets) -> Iterable[Action]:
     spare = [r for r in targets.revisions if r is not targets.wanted and r.generation_hash not in running]
     surplus = spare[: max(0, len(spare) - KEPT_REVISIONS)]
     for revision in surplus:
-        if not revision.object.metadata.is_leaving:
+        if not revision.object.metadata.is_terminating:
             yield delete_object(CONTROLLER_REVISIONS, revision.object.metadata, "an old revision that nothing runs")

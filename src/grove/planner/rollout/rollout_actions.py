@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from grove.api.reasons import EventReason, FindingReason
-from grove.planner.actions import Action, Emit, Finding, Patch
+from grove.planner.actions import Action, EventRecord, Finding, Patch
 from grove.planner.desired_state import ReplicaBlueprint
 from grove.planner.rollout.replica_update import ReplicaRoll
-from grove.planner.rollout.stall import Wait
+from grove.planner.rollout.stall import StallReason
 from grove.planner.snapshot import SetContext
 from grove.planner.teardown.pod_deletion import delete_pod
-from grove.planner.teardown.recreation import Unit, is_recorded_on, live_scale, plan_intent
+from grove.planner.teardown.recreation import RecreationUnit, is_recorded_on, live_scale, plan_intent
 from grove.planner.views import ReplicaView
 
 
@@ -31,12 +31,12 @@ def plan_update_intents(
 
 
 def _intents(
-    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, units: tuple[Unit, ...]
+    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, units: tuple[RecreationUnit, ...]
 ) -> Iterable[Patch]:
     for gang in blueprint.gangs:
         current = replica.gangs.get(gang.name)
         ours = [unit for unit in units if is_recorded_on(gang.name, blueprint, unit)]
-        if current is None or current.metadata.is_leaving or not ours:
+        if current is None or current.metadata.is_terminating or not ours:
             continue
         which = ", ".join(f"{unit.group} replica {unit.index}" for unit in ours)
         yield plan_intent(
@@ -46,7 +46,7 @@ def _intents(
             scale=live_scale(replica, blueprint, ours),
             seen=[view.incarnation for view in replica.cliques.values()],
             reason="it has a newer template",
-            announcement=Emit(
+            announcement=EventRecord(
                 subject=context.subject,
                 reason=EventReason.GROUP_REPLICA_DELETED,
                 message=f"{which} is recreated: it has a newer template",
@@ -54,7 +54,9 @@ def _intents(
         )
 
 
-def update_findings(context: SetContext, replica: ReplicaView, wait: Wait | None, now: datetime) -> Iterable[Finding]:
+def update_findings(
+    context: SetContext, replica: ReplicaView, wait: StallReason | None, now: datetime
+) -> Iterable[Finding]:
     """Of the replica whose turn it is."""
     is_stalled = wait is not None and wait.is_stalled(now)
     waits = f": {wait.message}" if wait is not None else ""

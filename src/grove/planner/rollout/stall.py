@@ -16,7 +16,7 @@ STALLED_AFTER = timedelta(seconds=60)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
+class StallReason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a step does not go on. What cannot heal on its own is said at once."""
 
     reason: Reason
@@ -45,7 +45,7 @@ def remedy(reason: Reason) -> str:
     return _REMEDIES.get(reason, "correct the template, or undo the change")
 
 
-def longest(waits: Iterable[Wait | None]) -> Wait | None:
+def longest(waits: Iterable[StallReason | None]) -> StallReason | None:
     """The one to tell: what cannot heal before what lasts longest."""
     return min(
         (wait for wait in waits if wait is not None),
@@ -54,7 +54,7 @@ def longest(waits: Iterable[Wait | None]) -> Wait | None:
     )
 
 
-def wait_for_new_pods(views: Sequence[CliqueView], target: str | None) -> Wait:
+def wait_for_new_pods(views: Sequence[CliqueView], target: str | None) -> StallReason:
     """Pods of the new template are not ready yet; `target` None: whatever each clique says."""
     waiting = [
         pod
@@ -63,16 +63,16 @@ def wait_for_new_pods(views: Sequence[CliqueView], target: str | None) -> Wait:
         if not pod.is_ready and template_hash_of(pod.metadata) == (target or view.template_hash)
     ]
     of = f" of {', '.join(view.name for view in views)}" if views else ""
-    missing = Wait(reason=Reason.PODS_NOT_READY, message=f"new pods{of} do not exist yet", since=None)
+    missing = StallReason(reason=Reason.PODS_NOT_READY, message=f"new pods{of} do not exist yet", since=None)
     return longest(map(_wait_for, waiting)) or missing
 
 
-def wait_for_minimum(view: CliqueView, started_at: datetime | None) -> Wait:
+def wait_for_minimum(view: CliqueView, started_at: datetime | None) -> StallReason:
     found = f"{view.ready_count} of at least {view.min_available} pods of {view.name} are ready"
     cause = longest(_wait_for(pod) for pod in view.active if not pod.is_ready)
     why = f": {cause.message}" if cause else ""
     since = cause.since if cause else None
-    return Wait(
+    return StallReason(
         reason=Reason.MINIMUM_NOT_MET,
         message=f"no further ready pod is taken, because {found}{why}",
         since=None if since is None else max(since, _last_change(view), started_at or _EPOCH),
@@ -85,22 +85,24 @@ def _last_change(view: CliqueView) -> datetime:
     return max((_born(pod) for pod in view.active), default=view.clique.metadata.creation_timestamp or _EPOCH)
 
 
-def _wait_for(pod: Pod) -> Wait:
+def _wait_for(pod: Pod) -> StallReason:
     name = pod.metadata.name
     if not pod.is_scheduled:
         told = find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
         if told is not None and told.status == "False" and told.reason == Reason.UNSCHEDULABLE:
-            return Wait(reason=Reason.NO_CAPACITY, message=f"pod {name} has no node: {told.message}", since=_born(pod))
-        return Wait(reason=Reason.NO_CAPACITY, message=f"pod {name} has no node yet", since=_born(pod))
+            return StallReason(
+                reason=Reason.NO_CAPACITY, message=f"pod {name} has no node: {told.message}", since=_born(pod)
+            )
+        return StallReason(reason=Reason.NO_CAPACITY, message=f"pod {name} has no node yet", since=_born(pod))
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         if trouble := container_trouble(status):
-            return Wait(
+            return StallReason(
                 reason=Reason.PODS_NOT_STARTING, message=f"pod {name}: {trouble}", since=_born(pod), is_hopeless=True
             )
     ready = find_condition(pod.status.conditions, ConditionType.READY)
     # It may have been ready for long: it is not ready since then.
     since = max(_born(pod), (ready.last_transition_time if ready else None) or _EPOCH)
-    return Wait(reason=Reason.PODS_NOT_READY, message=f"pod {name} is not ready yet", since=since)
+    return StallReason(reason=Reason.PODS_NOT_READY, message=f"pod {name} is not ready yet", since=since)
 
 
 def _born(pod: Pod) -> datetime:

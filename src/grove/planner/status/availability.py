@@ -18,7 +18,7 @@ LISTED_INDICES = 10
 AT_ZERO = "it is scaled to zero and asks for no pods"
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class ConditionResult(msgspec.Struct, frozen=True, kw_only=True):
     """A condition without its times: status, reason and the numbers behind it in words."""
 
     status: ConditionStatus
@@ -31,16 +31,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_available(clique: CliqueView) -> bool:
-    return not clique.is_leaving and clique.available_count >= clique.min_available
+    return not clique.is_terminating and clique.available_count >= clique.min_available
 
 
 def is_scheduled(clique: CliqueView) -> bool:
-    return not clique.is_leaving and clique.placed_count >= clique.min_available
+    return not clique.is_terminating and clique.placed_count >= clique.min_available
 
 
 def has_minimum(clique: CliqueView) -> bool:
     """As many are available as the clique needs and asks for."""
-    return not clique.is_leaving and clique.available_count >= min(clique.min_available, clique.replicas)
+    return not clique.is_terminating and clique.available_count >= min(clique.min_available, clique.replicas)
 
 
 def is_replica_available(cliques: Sequence[CliqueView | None]) -> bool:
@@ -60,35 +60,35 @@ def is_updating(clique: CliqueView) -> bool:
     return clique.is_group_rolling or (progress is not None and progress.update_ended_at is None)
 
 
-def clique_scheduled(clique: CliqueView) -> Verdict:
+def clique_scheduled(clique: CliqueView) -> ConditionResult:
     if clique.is_at_zero:
-        return Verdict(status=ConditionStatus.TRUE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
+        return ConditionResult(status=ConditionStatus.TRUE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
     found = f"{clique.placed_count} of at least {clique.min_available} pods have a node"
     if is_scheduled(clique):
-        return Verdict(status=ConditionStatus.TRUE, reason=Reason.SUFFICIENT_SCHEDULED_PODS, message=found)
-    return Verdict(status=ConditionStatus.FALSE, reason=Reason.INSUFFICIENT_SCHEDULED_PODS, message=found)
+        return ConditionResult(status=ConditionStatus.TRUE, reason=Reason.SUFFICIENT_SCHEDULED_PODS, message=found)
+    return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.INSUFFICIENT_SCHEDULED_PODS, message=found)
 
 
-def clique_breach(clique: CliqueView) -> Verdict:
+def clique_breach(clique: CliqueView) -> ConditionResult:
     """Below its minimum? The order of the questions is the specification.
 
     spec/gang-termination.md, "PodClique Level Detection". What asks for nothing lacks nothing.
     """
     if clique.is_at_zero:
-        return Verdict(status=ConditionStatus.FALSE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
+        return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
     if clique.is_finite:
         return _finite_breach(clique)
     found = f"{clique.ready_count} of at least {clique.min_available} pods are ready"
     if clique.ready_count >= clique.min_available:
-        return Verdict(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_READY_PODS, message=found)
+        return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_READY_PODS, message=found)
     if not clique.has_served:
-        return Verdict(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
+        return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
     if is_updating(clique):
-        return Verdict(status=ConditionStatus.UNKNOWN, reason=Reason.UPDATE_IN_PROGRESS, message=found)
-    return Verdict(status=ConditionStatus.TRUE, reason=Reason.INSUFFICIENT_READY_PODS, message=found)
+        return ConditionResult(status=ConditionStatus.UNKNOWN, reason=Reason.UPDATE_IN_PROGRESS, message=found)
+    return ConditionResult(status=ConditionStatus.TRUE, reason=Reason.INSUFFICIENT_READY_PODS, message=found)
 
 
-def _finite_breach(clique: CliqueView) -> Verdict:
+def _finite_breach(clique: CliqueView) -> ConditionResult:
     """Decide for a training set: once it was available, only pods that are ready, finishing or done count.
 
     Before that a failed pod is a fact, not a slow start; but while enough others start, nothing is lost yet. Only what
@@ -103,20 +103,20 @@ def _finite_breach(clique: CliqueView) -> Verdict:
     if clique.is_given_up:
         return _finite_verdict(clique, Reason.POD_FAILED, found)
     if clique.available_count >= clique.min_available:
-        return Verdict(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_READY_PODS, message=found)
+        return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_READY_PODS, message=found)
     if clique.failed_count and clique.available_count + clique.starting_count < clique.min_available:
         return _finite_verdict(clique, Reason.POD_FAILED, found)
     is_breached = is_condition_true(clique.clique.status.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
     if is_breached or clique.clique.status.was_available:
         return _finite_verdict(clique, Reason.INSUFFICIENT_READY_PODS, found)
-    return Verdict(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
+    return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
 
 
-def _finite_verdict(clique: CliqueView, reason: Reason, found: str) -> Verdict:
+def _finite_verdict(clique: CliqueView, reason: Reason, found: str) -> ConditionResult:
     """Return a breach together with the pod that caused it."""
     failure = find_first_failure(clique)
     evidence = f"; first: {describe_failure(failure)}" if failure is not None else ""
-    return Verdict(status=ConditionStatus.TRUE, reason=reason, message=f"{found}{evidence}")
+    return ConditionResult(status=ConditionStatus.TRUE, reason=reason, message=f"{found}{evidence}")
 
 
 def _list_indices(indices: Iterable[int]) -> str:
@@ -146,7 +146,7 @@ class GroupReplica(msgspec.Struct, frozen=True, kw_only=True):
 
 def group_replica_health(replica: GroupReplica) -> ReplicaHealth:
     """What was never there cannot be lost: only a replica that is made anew, or lost a clique, is in doubt."""
-    verdicts = [clique_breach(clique) for clique in replica.cliques if clique is not None and not clique.is_leaving]
+    verdicts = [clique_breach(clique) for clique in replica.cliques if clique is not None and not clique.is_terminating]
     if any(verdict.is_true for verdict in verdicts):
         return ReplicaHealth.BREACHED
     if replica.is_coming_back:
@@ -164,17 +164,17 @@ def is_group_updating(group: PodCliqueScalingGroup) -> bool:
     return progress is not None and progress.update_ended_at is None
 
 
-def group_verdict(group: PodCliqueScalingGroup, replicas: Sequence[GroupReplica]) -> Verdict:
+def group_verdict(group: PodCliqueScalingGroup, replicas: Sequence[GroupReplica]) -> ConditionResult:
     """The group's own condition; while it rolls, nothing can be concluded. One without replicas is scaled to zero."""
     if not replicas:
-        return Verdict(status=ConditionStatus.FALSE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
+        return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
     found = group_breach(map(group_replica_health, replicas), group.spec.min_available)
     if is_group_updating(group):
-        return Verdict(status=ConditionStatus.UNKNOWN, reason=Reason.UPDATE_IN_PROGRESS, message=found.message)
+        return ConditionResult(status=ConditionStatus.UNKNOWN, reason=Reason.UPDATE_IN_PROGRESS, message=found.message)
     return found
 
 
-def group_breach(healths: Iterable[ReplicaHealth], min_available: int) -> Verdict:
+def group_breach(healths: Iterable[ReplicaHealth], min_available: int) -> ConditionResult:
     """True when too few replicas can still be good; Unknown when that cannot be told yet."""
     seen = tuple(healths)
     good = seen.count(ReplicaHealth.GOOD)
@@ -182,9 +182,11 @@ def group_breach(healths: Iterable[ReplicaHealth], min_available: int) -> Verdic
     unknown = seen.count(ReplicaHealth.UNKNOWN)
     found = f"{good} of at least {min_available} replicas are good, {breached} in breach, {unknown} unknown"
     if breached and good + unknown < min_available:
-        return Verdict(status=ConditionStatus.TRUE, reason=Reason.INSUFFICIENT_AVAILABLE_REPLICAS, message=found)
+        return ConditionResult(
+            status=ConditionStatus.TRUE, reason=Reason.INSUFFICIENT_AVAILABLE_REPLICAS, message=found
+        )
     if good < min_available <= good + unknown and (breached or unknown):
-        return Verdict(status=ConditionStatus.UNKNOWN, reason=Reason.REPLICA_STATE_UNKNOWN, message=found)
+        return ConditionResult(status=ConditionStatus.UNKNOWN, reason=Reason.REPLICA_STATE_UNKNOWN, message=found)
     if good < min_available:
-        return Verdict(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
-    return Verdict(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_AVAILABLE_REPLICAS, message=found)
+        return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.NEVER_AVAILABLE, message=found)
+    return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_AVAILABLE_REPLICAS, message=found)

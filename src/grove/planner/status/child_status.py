@@ -22,17 +22,17 @@ from grove.api.types.podcliqueset import (
     GroupConfig,
 )
 from grove.api.types.podgang import GangPhase, PodGang, PodGangStatus
-from grove.backends.base import Said
-from grove.planner.actions import Emit, Severity, StatusWrite, Urgency, subject_of
+from grove.backends.base import SchedulerMessage
+from grove.planner.actions import EventRecord, Severity, StatusPriority, StatusWrite, subject_of
 from grove.planner.gangs.podgang import incarnation_of
-from grove.planner.pods.create_backoff import Refusal
+from grove.planner.pods.create_backoff import CreateBackoff
 from grove.planner.rollout.clique_update import CliqueRoll
 from grove.planner.rollout.group_update import GroupRoll
 from grove.planner.rollout.update_progress import clique_update_progress, group_update_progress
 from grove.planner.snapshot import SetContext
 from grove.planner.status.availability import (
+    ConditionResult,
     GroupReplica,
-    Verdict,
     clique_breach,
     clique_scheduled,
     group_verdict,
@@ -59,7 +59,7 @@ def clique_status(
     context: SetContext,
     template_name: str,
     clique: CliqueView,
-    refusal: Refusal | None,
+    refusal: CreateBackoff | None,
     roll: CliqueRoll | None,
     now: datetime,
 ) -> StatusWrite | None:
@@ -130,14 +130,14 @@ def _take_back(write: StatusWrite | None) -> StatusWrite | None:
     """A status that counted units as updated which are not any more is corrected without delay."""
     if write is None:
         return None
-    urgency = Urgency.NEWS if write.urgency is Urgency.COUNT else write.urgency
+    urgency = StatusPriority.NEWS if write.urgency is StatusPriority.COUNT else write.urgency
     return msgspec.structs.replace(write, takes_back=True, urgency=urgency)
 
 
-def _given_up(clique: CliqueView, index: int) -> Emit:
+def _given_up(clique: CliqueView, index: int) -> EventRecord:
     failure = find_index_failure(clique, index)
     evidence = f"; last: {describe_failure(failure)}" if failure is not None else ""
-    return Emit(
+    return EventRecord(
         subject=subject_of(PODCLIQUES, clique.clique.metadata),
         reason=EventReason.INDEX_GIVEN_UP,
         message=f"index {index} failed {MOST_FAILURES} times and is not tried any more{evidence}",
@@ -160,10 +160,12 @@ def _clique_selector(context: SetContext, metadata: ObjectMeta) -> str | None:
     return labels.selector({**labels.default_labels(context.name), labels.PODCLIQUE: metadata.name})
 
 
-def _with_refusal(conditions: tuple[Condition, ...], refusal: Refusal | None, now: datetime) -> tuple[Condition, ...]:
+def _with_refusal(
+    conditions: tuple[Condition, ...], refusal: CreateBackoff | None, now: datetime
+) -> tuple[Condition, ...]:
     if refusal is None:
         return without_condition(conditions, ConditionType.PODS_REFUSED)
-    verdict = Verdict(status=ConditionStatus.TRUE, reason=Reason.CREATE_REFUSED, message=refusal.message)
+    verdict = ConditionResult(status=ConditionStatus.TRUE, reason=Reason.CREATE_REFUSED, message=refusal.message)
     return with_condition(conditions, ConditionType.PODS_REFUSED, verdict, now)
 
 
@@ -239,11 +241,16 @@ class GangHealth(msgspec.Struct, frozen=True, kw_only=True):
     """A gang's phase and conditions, before their times."""
 
     phase: GangPhase
-    verdicts: tuple[tuple[ConditionType, Verdict], ...]
+    verdicts: tuple[tuple[ConditionType, ConditionResult], ...]
 
 
 _AT_ZERO = tuple(
-    (type_, Verdict(status=status, reason=Reason.SCALED_TO_ZERO, message="every clique of the gang is scaled to zero"))
+    (
+        type_,
+        ConditionResult(
+            status=status, reason=Reason.SCALED_TO_ZERO, message="every clique of the gang is scaled to zero"
+        ),
+    )
     for type_, status in (
         (ConditionType.INITIALIZED, ConditionStatus.TRUE),
         (ConditionType.SCHEDULED, ConditionStatus.TRUE),
@@ -254,7 +261,7 @@ _AT_ZERO = tuple(
 
 
 def gang_health(
-    gang: PodGang, cliques: Sequence[CliqueView], clique_count: int, said: Sequence[Said] = ()
+    gang: PodGang, cliques: Sequence[CliqueView], clique_count: int, said: Sequence[SchedulerMessage] = ()
 ) -> GangHealth:
     """`said` is what the scheduler says of it."""
     created = len(cliques) == clique_count and all(c.existing_count >= c.replicas for c in cliques)
@@ -298,7 +305,7 @@ def gang_health(
     )
 
 
-def _with_words(message: str, said: Sequence[Said]) -> str:
+def _with_words(message: str, said: Sequence[SchedulerMessage]) -> str:
     return f"{message}; the scheduler: {said[0].message}" if said else message
 
 
@@ -311,7 +318,9 @@ def _first_below(cliques: Sequence[CliqueView], clique_count: int, count: Any, w
     return ""
 
 
-def gang_status(gang: PodGang, health: GangHealth, now: datetime, said: Sequence[Said] = ()) -> StatusWrite | None:
+def gang_status(
+    gang: PodGang, health: GangHealth, now: datetime, said: Sequence[SchedulerMessage] = ()
+) -> StatusWrite | None:
     old = gang.status
     conditions = old.conditions
     for type_, verdict in health.verdicts:
@@ -330,7 +339,7 @@ def gang_status(gang: PodGang, health: GangHealth, now: datetime, said: Sequence
     known = find_condition(old.conditions, ConditionType.SCHEDULED)
     if known is not None and said[0].message in known.message:
         return write
-    failed = Emit(
+    failed = EventRecord(
         subject=subject_of(PODGANGS, gang.metadata),
         reason=EventReason.FAILED_SCHEDULING,
         message=said[0].message,

@@ -9,9 +9,9 @@ from grove.api.reasons import ConditionType, Reason
 from grove.api.resources import PODCLIQUESETS
 from grove.api.types.meta import Condition, ConditionStatus, find_condition
 from grove.api.values.times import ceil_second
-from grove.planner.actions import Failure, Part, Plan, Urgency, earliest
+from grove.planner.actions import CreateRejection, Plan, PlanStruct, StatusPriority, earliest
 from grove.planner.snapshot import Snapshot
-from grove.planner.status.availability import Verdict
+from grove.planner.status.availability import ConditionResult
 from grove.planner.status.status_patch import with_condition, without_condition, write_status, yes
 from grove.planner.status.write_failures import advise, describe, heading, lasting_at, reason_of
 
@@ -19,7 +19,7 @@ from grove.planner.status.write_failures import advise, describe, heading, lasti
 FORMER_TYPE = "CannotBeCarriedOut"
 
 
-class _Trouble(Part):
+class _Trouble(PlanStruct):
     """One thing that keeps failing."""
 
     since: datetime
@@ -34,7 +34,7 @@ class _Trouble(Part):
 def with_reconcile_failed(
     snapshot: Snapshot,
     conditions: tuple[Condition, ...],
-    failures: tuple[Failure, ...],
+    failures: tuple[CreateRejection, ...],
     now: datetime,
     *,
     excess: str = "",
@@ -56,7 +56,7 @@ def with_reconcile_failed(
 
 
 def _with_troubles(
-    snapshot: Snapshot, conditions: tuple[Condition, ...], failures: tuple[Failure, ...], now: datetime
+    snapshot: Snapshot, conditions: tuple[Condition, ...], failures: tuple[CreateRejection, ...], now: datetime
 ) -> tuple[Condition, ...]:
     type_ = ConditionType.RECONCILE_FAILED
     conditions = without_condition(conditions, FORMER_TYPE)
@@ -82,7 +82,7 @@ def report_failed_writes(plan: Plan, snapshot: Snapshot, now: datetime) -> Plan:
         return plan
     conditions = _with_troubles(snapshot, pcs.status.conditions, snapshot.failures, now)
     status = msgspec.structs.replace(pcs.status, conditions=conditions)
-    write = write_status(PODCLIQUESETS, pcs.metadata, pcs.status, status, Urgency.NEWS)
+    write = write_status(PODCLIQUESETS, pcs.metadata, pcs.status, status, StatusPriority.NEWS)
     return msgspec.structs.replace(plan, statuses=(*plan.statuses, write)) if write else plan
 
 
@@ -90,11 +90,11 @@ def wake_for_failed_writes(plan: Plan, snapshot: Snapshot, now: datetime) -> Pla
     """Return the plan that wakes up when the next failed write is to be reported."""
     if not snapshot.failed_writes:
         return plan
-    wake_at = earliest(plan.wake_at, lasting_at(snapshot.failed_writes, now))
-    return msgspec.structs.replace(plan, wake_at=wake_at)
+    requeue_at = earliest(plan.requeue_at, lasting_at(snapshot.failed_writes, now))
+    return msgspec.structs.replace(plan, requeue_at=requeue_at)
 
 
-def _invalid(snapshot: Snapshot) -> Verdict:
+def _invalid(snapshot: Snapshot) -> ConditionResult:
     reason = Reason.OBJECT_BUDGET_EXCEEDED if snapshot.context.is_over_budget else Reason.INVALID_SPEC
     return yes(reason, "; ".join(str(error) for error in snapshot.context.errors))
 
@@ -105,7 +105,7 @@ def _may_stay(snapshot: Snapshot, reported: Condition) -> bool:
     return bool(snapshot.failed_writes) or not snapshot.is_tried
 
 
-def _rejected(failure: Failure) -> _Trouble:
+def _rejected(failure: CreateRejection) -> _Trouble:
     return _Trouble(
         since=failure.first_at,
         key=failure.key,

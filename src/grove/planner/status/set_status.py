@@ -21,14 +21,14 @@ from grove.api.types.podcliqueset import (
 )
 from grove.api.values.message_text import cut
 from grove.api.values.times import ceil_second, wire_time
-from grove.planner.actions import Emit, Failure, Severity, StatusWrite, Urgency
+from grove.planner.actions import CreateRejection, EventRecord, Severity, StatusPriority, StatusWrite
 from grove.planner.rollout.replica_order import RollFacts, roll_set, set_update_progress
 from grove.planner.rollout.stall import remedy
 from grove.planner.snapshot import UNTIL_TOLD, SetContext, Snapshot
-from grove.planner.status.availability import Verdict
+from grove.planner.status.availability import ConditionResult
 from grove.planner.status.reconcile_failed import with_reconcile_failed
 from grove.planner.status.status_patch import urgency_of, with_condition, without_condition, write_status, yes
-from grove.planner.training.lifecycle import Course, announcements, phase_of
+from grove.planner.training.lifecycle import TrainingOutcome, announcements, phase_of
 
 LISTED_GANGS = 100
 LISTED_ERRORS = 20
@@ -40,7 +40,7 @@ class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
     available_replicas: int
     updated_replicas: int
     waiting_gangs: tuple[GangStatus, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[CreateRejection, ...]
     # A pod that stays has phase Running; None: not looked at, so the phase stays.
     is_running: bool | None = None
     # Teardowns that are due and held.
@@ -51,7 +51,7 @@ class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
     # How its update stands; None: nobody looked, so what was known last stays.
     roll: RollFacts | None = None
     # How the run of a training set stands.
-    course: Course | None = None
+    training_status: TrainingOutcome | None = None
     # The templates that it asks for now are stored: only then was its spec taken in.
     is_stored: bool = True
     # Some of its children count units as updated that are not: their statuses are written first.
@@ -98,8 +98,8 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         current_generation_hash=facts.newest_hash or old.current_generation_hash,
         phase=_phase(snapshot, facts),
     )
-    if facts.course is not None:
-        status = _with_course(status, facts.course, now)
+    if facts.training_status is not None:
+        status = _with_course(status, facts.training_status, now)
     is_seen_now = old.observed_generation not in (None, status.observed_generation)
     is_news = status.available_replicas == status.replicas or is_seen_now
     # Whose turn it is, and what the turn aims at, is known before anything is done about it.
@@ -107,13 +107,13 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
     write = write_status(PODCLIQUESETS, pcs.metadata, old, status, urgency_of(is_fact=is_fact, is_news=is_news))
     if write is None:
         return None
-    told = announcements(pcs, context, facts.course) if facts.course is not None else ()
+    told = announcements(pcs, context, facts.training_status) if facts.training_status is not None else ()
     return msgspec.structs.replace(
         write, on_success=(*write.on_success, *_warnings(context, old.conditions, scheduling), *told)
     )
 
 
-def _scheduling(context: SetContext, facts: SetFacts) -> dict[ConditionType, Verdict | None]:
+def _scheduling(context: SetContext, facts: SetFacts) -> dict[ConditionType, ConditionResult | None]:
     """What the scheduler does not do for the set: said in conditions, and once in an event each."""
     no_gangs = None
     if context.scheduler_hold:
@@ -134,11 +134,11 @@ _SCHEDULING_EVENTS: dict[str, EventReason] = {
 
 
 def _warnings(
-    context: SetContext, before: tuple[Condition, ...], scheduling: dict[ConditionType, Verdict | None]
-) -> tuple[Emit, ...]:
+    context: SetContext, before: tuple[Condition, ...], scheduling: dict[ConditionType, ConditionResult | None]
+) -> tuple[EventRecord, ...]:
     """Warn of what is said for the first time, or in other words."""
     return tuple(
-        Emit(
+        EventRecord(
             subject=context.subject,
             reason=_SCHEDULING_EVENTS[verdict.reason],
             message=verdict.message,
@@ -150,7 +150,7 @@ def _warnings(
     )
 
 
-def _words(verdict: Verdict) -> tuple[str, str]:
+def _words(verdict: ConditionResult) -> tuple[str, str]:
     return verdict.reason, cut(verdict.message)
 
 
@@ -164,21 +164,23 @@ def _phase(snapshot: Snapshot, facts: SetFacts) -> str:
 
 def course_write(pcs: PodCliqueSet, status: PodCliqueSetStatus) -> tuple[StatusWrite, ...]:
     """The status of a set that is over, if it is not written yet."""
-    write = write_status(PODCLIQUESETS, pcs.metadata, pcs.status, status, Urgency.FACT)
+    write = write_status(PODCLIQUESETS, pcs.metadata, pcs.status, status, StatusPriority.FACT)
     return (write,) if write else ()
 
 
-def _with_course(status: PodCliqueSetStatus, course: Course, now: datetime) -> PodCliqueSetStatus:
+def _with_course(status: PodCliqueSetStatus, training_status: TrainingOutcome, now: datetime) -> PodCliqueSetStatus:
     conditions = status.conditions
-    if course.failed is not None:
-        conditions = with_condition(conditions, ConditionType.FAILED, yes(course.failed, course.message), now)
+    if training_status.failed is not None:
+        conditions = with_condition(
+            conditions, ConditionType.FAILED, yes(training_status.failed, training_status.message), now
+        )
     return msgspec.structs.replace(
         status,
         conditions=conditions,
-        phase=course.phase,
-        start_time=course.start_time,
-        restart_count=course.restart_count,
-        replica_restarts=course.replica_restarts or status.replica_restarts,
+        phase=training_status.phase,
+        start_time=training_status.start_time,
+        restart_count=training_status.restart_count,
+        replica_restarts=training_status.replica_restarts or status.replica_restarts,
     )
 
 
@@ -247,7 +249,7 @@ MIRROR_ERROR_CODE = "ERR_SYNC_PODGANG_WITH_SCHEDULER"
 
 
 def _last_errors(
-    context: SetContext, failures: tuple[Failure, ...], old: tuple[LastError, ...], now: datetime
+    context: SetContext, failures: tuple[CreateRejection, ...], old: tuple[LastError, ...], now: datetime
 ) -> tuple[LastError, ...]:
     known = {(error.code, error.description): error for error in old}
     found = [("ERR_INVALID_SPEC", cut(str(error))) for error in context.errors]
@@ -258,5 +260,5 @@ def _last_errors(
     )
 
 
-def _code_of(failure: Failure) -> str:
+def _code_of(failure: CreateRejection) -> str:
     return ERROR_CODES.get(failure.key.partition("/")[0], MIRROR_ERROR_CODE)

@@ -28,18 +28,26 @@ from grove.api.types.podcliqueset import (
 from grove.api.types.podgang import PodGangStatus
 from grove.api.values.message_text import cut
 from grove.api.values.times import ceil_second, wire_time
-from grove.planner.actions import WHOLE_SET, Emit, Severity, StatusWrite, Subject, Urgency, subject_of
+from grove.planner.actions import (
+    WHOLE_SET,
+    EventRecord,
+    EventSubject,
+    Severity,
+    StatusPriority,
+    StatusWrite,
+    subject_of,
+)
 from grove.planner.status.availability import (
-    Verdict,
+    ConditionResult,
 )
 
 AnyStatus = PodCliqueSetStatus | PodCliqueStatus | ScalingGroupStatus | PodGangStatus | TopologyBindingStatus
 
 
-def urgency_of(*, is_fact: bool = False, is_news: bool) -> Urgency:
+def urgency_of(*, is_fact: bool = False, is_news: bool) -> StatusPriority:
     if is_fact:
-        return Urgency.FACT
-    return Urgency.NEWS if is_news else Urgency.COUNT
+        return StatusPriority.FACT
+    return StatusPriority.NEWS if is_news else StatusPriority.COUNT
 
 
 def breach_moved(old: tuple[Condition, ...], new: tuple[Condition, ...]) -> bool:
@@ -47,16 +55,21 @@ def breach_moved(old: tuple[Condition, ...], new: tuple[Condition, ...]) -> bool
     return is_condition_true(old, type_) != is_condition_true(new, type_)
 
 
-def yes(reason: Reason, message: str) -> Verdict:
-    return Verdict(status=ConditionStatus.TRUE, reason=reason, message=message)
+def yes(reason: Reason, message: str) -> ConditionResult:
+    return ConditionResult(status=ConditionStatus.TRUE, reason=reason, message=message)
 
 
-def no(reason: Reason, message: str) -> Verdict:
-    return Verdict(status=ConditionStatus.FALSE, reason=reason, message=message)
+def no(reason: Reason, message: str) -> ConditionResult:
+    return ConditionResult(status=ConditionStatus.FALSE, reason=reason, message=message)
 
 
 def with_condition(
-    conditions: tuple[Condition, ...], type_: str, verdict: Verdict, now: datetime, *, generation: int | None = None
+    conditions: tuple[Condition, ...],
+    type_: str,
+    verdict: ConditionResult,
+    now: datetime,
+    *,
+    generation: int | None = None,
 ) -> tuple[Condition, ...]:
     """Set one condition; its time moves only when its status does. `generation`: of the spec that it judges."""
     old = find_condition(conditions, type_)
@@ -89,7 +102,7 @@ def write_status(
     metadata: ObjectMeta,
     old: AnyStatus,
     new: AnyStatus,
-    urgency: Urgency,
+    urgency: StatusPriority,
     *,
     delay: timedelta | None = None,
     is_training: bool = False,
@@ -126,10 +139,10 @@ _ANNOUNCED = {
 
 
 def _announcements(
-    subject: Subject, old: AnyStatus, new: AnyStatus, delay: timedelta | None, *, is_training: bool
-) -> tuple[Emit, ...]:
+    subject: EventSubject, old: AnyStatus, new: AnyStatus, delay: timedelta | None, *, is_training: bool
+) -> tuple[EventRecord, ...]:
     found = [
-        Emit(subject=subject, reason=reason, message=condition.message, severity=Severity.WARNING)
+        EventRecord(subject=subject, reason=reason, message=condition.message, severity=Severity.WARNING)
         for type_, reason in _ANNOUNCED.items()
         if (condition := find_condition(new.conditions, type_)) is not None
         and condition != find_condition(old.conditions, type_)
@@ -141,7 +154,7 @@ def _announcements(
         found += _update_announcements(subject, old, new)
     if _scheduled(old) and not _scheduled(new) and not _is_at_zero(new):
         found.append(
-            Emit(
+            EventRecord(
                 subject=subject,
                 reason=EventReason.ALL_SCHEDULED_REPLICAS_LOST,
                 message=f"{_scheduled(old)} were scheduled, none is any more",
@@ -151,45 +164,47 @@ def _announcements(
     return tuple(found)
 
 
-def _update_announcements(subject: Subject, old: PodCliqueSetStatus, new: PodCliqueSetStatus) -> Iterator[Emit]:
+def _update_announcements(
+    subject: EventSubject, old: PodCliqueSetStatus, new: PodCliqueSetStatus
+) -> Iterator[EventRecord]:
     before, after = old.rolling_update_progress, new.rolling_update_progress
     if after is None or after == before:
         return
     if before is None or before.update_started_at != after.update_started_at:
         message = f"the templates changed (revision {new.current_generation_hash})"
-        yield Emit(subject=subject, reason=EventReason.UPDATE_STARTED, message=message)
+        yield EventRecord(subject=subject, reason=EventReason.UPDATE_STARTED, message=message)
     turn = after.currently_updating
     if turn is not None and (before is None or before.currently_updating != turn):
-        yield Emit(
+        yield EventRecord(
             subject=subject, reason=EventReason.UPDATE_TURN, message=f"replica {turn.replica_index} is updated next"
         )
     if after.update_ended_at is not None and (before is None or before.update_ended_at is None):
         message = f"everything runs revision {new.current_generation_hash}"
         if new.updated_replicas == new.replicas:
-            yield Emit(subject=subject, reason=EventReason.UPDATE_COMPLETED, message=message)
+            yield EventRecord(subject=subject, reason=EventReason.UPDATE_COMPLETED, message=message)
 
 
 def _breach_announcement(
-    subject: Subject, new: AnyStatus, delay: timedelta | None, *, is_training: bool
-) -> Emit | None:
+    subject: EventSubject, new: AnyStatus, delay: timedelta | None, *, is_training: bool
+) -> EventRecord | None:
     condition = find_condition(new.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
     if condition is None or condition.status == ConditionStatus.UNKNOWN:
         # On its way out, or updated: whether it is good again, nobody can tell yet.
         return None
     if condition.status == ConditionStatus.FALSE:
-        return Emit(subject=subject, reason=EventReason.MIN_AVAILABLE_RESTORED, message=condition.message)
+        return EventRecord(subject=subject, reason=EventReason.MIN_AVAILABLE_RESTORED, message=condition.message)
     since = condition.last_transition_time
     if is_training:
         # Whether it is restarted or the set fails, its own events tell.
         ends = f"; it fails at {wire_time(since + delay)} unless it recovers" if since and delay else ""
-        return Emit(
+        return EventRecord(
             subject=subject,
             reason=EventReason.POD_CLIQUE_FAILED,
             message=f"{condition.message}{ends}",
             severity=Severity.WARNING,
         )
     deadline = "" if delay is None or since is None else f"; its gang is torn down at {wire_time(since + delay)}"
-    return Emit(
+    return EventRecord(
         subject=subject,
         reason=EventReason.MIN_AVAILABLE_BREACHED,
         message=f"{condition.message}{deadline}" + (" unless it recovers" if deadline else ""),

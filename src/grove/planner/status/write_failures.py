@@ -13,7 +13,7 @@ from grove.api.resources import Resource
 from grove.api.types.meta import ObjectMeta
 from grove.api.values.message_text import SERVER_WORDS, cut
 from grove.api.values.times import wire_time
-from grove.planner.actions import Action, Create, Delete, DeleteMany, FreshLook, Part, Patch, Plan, StatusWrite
+from grove.planner.actions import Action, Create, Delete, DeleteMany, LiveRead, Patch, Plan, PlanStruct, StatusWrite
 
 # A write that fails for so long is reported; what passes sooner by itself is not.
 LASTING = timedelta(seconds=60)
@@ -30,7 +30,7 @@ WRITE_REASONS = (
 )
 
 
-class WriteId(Part):
+class WriteId(PlanStruct):
     """What is written: the same write of the next plan has the same id, whatever its content."""
 
     verb: str
@@ -51,7 +51,7 @@ class WriteId(Part):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-class FailedWrite(Part):
+class FailedWrite(PlanStruct):
     """A write that failed each time since `first_at`. Code 0: no answer."""
 
     write: WriteId
@@ -106,7 +106,7 @@ def id_of_status(status: StatusWrite) -> WriteId:
     )
 
 
-def id_of_look(look: FreshLook) -> WriteId:
+def id_of_look(look: LiveRead) -> WriteId:
     """A look is no write; but the writes that wait for it fail as long as it does."""
     kind, plural = look.resource.kind, look.resource.plural
     return WriteId(verb="list", kind=kind, resource=plural, namespace=look.namespace, name=look.selector)

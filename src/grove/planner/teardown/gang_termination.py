@@ -17,16 +17,16 @@ from grove.api.types.podclique import PodFailure
 from grove.api.types.podgang import GangPhase
 from grove.api.values.durations import parse_duration
 from grove.api.values.times import wire_time
-from grove.planner.actions import Emit, Finding, FreshLook, Patch, Severity, earliest
+from grove.planner.actions import EventRecord, Finding, LiveRead, Patch, Severity, earliest
 from grove.planner.desired_state import GroupBlueprint, ReplicaBlueprint
-from grove.planner.live_reads import look_at
+from grove.planner.live_reads import read_live
 from grove.planner.snapshot import UNTIL_TOLD, SetContext
 from grove.planner.status.availability import GroupReplica, clique_breach, group_verdict, is_group_updating
 from grove.planner.status.group_replicas import group_replicas
 from grove.planner.teardown.recreation import (
     REPLICA,
     Recreations,
-    Unit,
+    RecreationUnit,
     is_recorded_on,
     live_scale,
     look_at_scale,
@@ -39,10 +39,10 @@ ROUNDING = timedelta(seconds=1)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-class Due(msgspec.Struct, frozen=True, kw_only=True):
+class PendingTermination(msgspec.Struct, frozen=True, kw_only=True):
     """One breach that runs: what it would end, when, and the cliques whose pods prove it."""
 
-    unit: Unit
+    unit: RecreationUnit
     about: str
     at: datetime
     why: str
@@ -55,9 +55,9 @@ class Terminations(msgspec.Struct, frozen=True, kw_only=True):
     """What gang termination adds to a replica's plan."""
 
     intents: tuple[Patch, ...] = ()
-    looks: tuple[FreshLook, ...] = ()
+    looks: tuple[LiveRead, ...] = ()
     findings: tuple[Finding, ...] = ()
-    wake_at: datetime | None = None
+    requeue_at: datetime | None = None
     # Of a training set: why the replica must be restarted, once that is counted; "": it need not.
     restart: str = ""
     # Of a training set: the restart is due and held; until it is counted, nothing of the replica is repaired.
@@ -92,7 +92,7 @@ def plan_terminations(
     if hold_until is not None and now < hold_until:
         return Terminations(
             findings=tuple(_finding(breach, now, is_held=True) for breach in running),
-            wake_at=earliest(
+            requeue_at=earliest(
                 *(breach.at for breach in running if breach.at > now),
                 hold_until if due and hold_until < UNTIL_TOLD else None,
             ),
@@ -106,15 +106,15 @@ def plan_terminations(
         restart=_restart_reason(due[0], replica) if context.is_training and due else "",
         # A watch can be cut while others live: whoever is to be ended is looked at once more.
         looks=(
-            *(look_at(view) for breach in due for view in breach.evidence),
+            *(read_live(view) for breach in due for view in breach.evidence),
             *(look_at_scale(context, replica, breach.unit) for breach in due if not context.is_training),
         ),
         findings=tuple(_finding(breach, now, is_held=False) for breach in running),
-        wake_at=earliest(*(breach.at for breach in running if breach.at > now)),
+        requeue_at=earliest(*(breach.at for breach in running if breach.at > now)),
     )
 
 
-def _after_hold(breach: Due, hold_until: datetime) -> Due:
+def _after_hold(breach: PendingTermination, hold_until: datetime) -> PendingTermination:
     """The breach, with words about the hold that did not outlast the outage."""
     words = f"most nodes are still not ready, and the hold of teardowns ended at {wire_time(hold_until)} (maxHold)"
     return msgspec.structs.replace(breach, why=f"{breach.why}; {words}")
@@ -145,7 +145,7 @@ def effective_delay(context: SetContext, metadata: ObjectMeta) -> timedelta | No
 
 def _breaches(
     replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, delay: timedelta
-) -> list[Due]:
+) -> list[PendingTermination]:
     """Every breach whose clock runs, in the order of the manifest. A unit that is on its way out has none."""
     present = {
         clique.name: replica.cliques[clique.name]
@@ -169,7 +169,7 @@ def _training_breaches(
     blueprint: ReplicaBlueprint,
     recreations: Recreations,
     delay: timedelta,
-) -> list[Due]:
+) -> list[PendingTermination]:
     """Whatever breaks, the whole replica is restarted: a training run has no parts that are of use alone."""
     present = [replica.cliques[c.name] for c in blueprint.cliques if recreations.is_present(replica, c)]
     own = [effective_delay(context, view.clique.metadata) for view in present]
@@ -180,7 +180,7 @@ def _training_breaches(
 
 def _taken_away(
     replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, delay: timedelta
-) -> Iterator[Due]:
+) -> Iterator[PendingTermination]:
     """Cliques are made before their gang: one that is missing although its gang exists was deleted by somebody.
 
     With a delay it is made again in time, like pods that are lost. Of a replica that never ran, nothing is lost.
@@ -194,7 +194,7 @@ def _taken_away(
         if gang is None or not (has_run or gang.status.phase == GangPhase.RUNNING):
             continue
         if clique.name not in replica.cliques and recreations.of(clique) is None:
-            yield Due(
+            yield PendingTermination(
                 unit=REPLICA,
                 about=f"podclique/{clique.name}",
                 at=gang.metadata.creation_timestamp or _LONG_AGO,
@@ -203,13 +203,13 @@ def _taken_away(
             )
 
 
-def _clique_due(view: CliqueView, unit: Unit, delay: timedelta) -> Due | None:
+def _clique_due(view: CliqueView, unit: RecreationUnit, delay: timedelta) -> PendingTermination | None:
     """The clock starts with the stored condition, so that it survives us; the verdict of now must agree."""
     verdict = clique_breach(view)
     stored = _true_since(view.clique.status.conditions)
     if not verdict.is_true or stored is None:
         return None
-    return Due(
+    return PendingTermination(
         unit=unit,
         about=f"podclique/{view.name}",
         # Times on the wire are rounded up: without a delay nothing waits for the rest of the second.
@@ -222,10 +222,10 @@ def _clique_due(view: CliqueView, unit: Unit, delay: timedelta) -> Due | None:
 
 def _group_breaches(
     replica: ReplicaView, group: GroupBlueprint, replicas: Sequence[GroupReplica], delay: timedelta
-) -> Iterator[Due | None]:
+) -> Iterator[PendingTermination | None]:
     """The group ends single replicas itself only while its own minimum holds; else the set decides."""
     current = replica.groups.get(group.name)
-    if current is None or current.metadata.is_leaving or is_group_updating(current):
+    if current is None or current.metadata.is_terminating or is_group_updating(current):
         return
     breached = {
         j: [view for view in one.cliques if view is not None and clique_breach(view).is_true]
@@ -235,7 +235,7 @@ def _group_breaches(
     if verdict.is_true:
         stored = _true_since(current.status.conditions)
         if stored is not None:
-            yield Due(
+            yield PendingTermination(
                 unit=REPLICA,
                 about=f"podcliquescalinggroup/{group.name}",
                 at=stored + delay,
@@ -245,7 +245,7 @@ def _group_breaches(
     if verdict.status != ConditionStatus.FALSE:
         return
     for j, views in breached.items():
-        unit = Unit(group=group.name, index=j)
+        unit = RecreationUnit(group=group.name, index=j)
         # The earliest of its breaches ends it.
         yield min(filter(None, (_clique_due(v, unit, delay) for v in views)), key=lambda d: d.at, default=None)
 
@@ -257,20 +257,20 @@ def _true_since(conditions: tuple[Condition, ...]) -> datetime | None:
     return condition.last_transition_time
 
 
-def _most_important(due: list[Due]) -> list[Due]:
+def _most_important(due: list[PendingTermination]) -> list[PendingTermination]:
     """When the whole replica goes, its parts go with it."""
     whole = [breach for breach in due if breach.unit == REPLICA]
     return [min(whole, key=_order_of_importance)] if whole else due
 
 
-def _order_of_importance(breach: Due) -> tuple[bool, datetime, datetime]:
+def _order_of_importance(breach: PendingTermination) -> tuple[bool, datetime, datetime]:
     """What caused the others comes first: a launcher fails because its worker did a moment before."""
     failure = breach.failure
     started_at = failure.finished_at if failure is not None and failure.finished_at is not None else breach.at
     return failure is None or failure.exit_code is None, started_at, breach.at
 
 
-def _restart_reason(breach: Due, replica: ReplicaView) -> str:
+def _restart_reason(breach: PendingTermination, replica: ReplicaView) -> str:
     """Return why a replica is restarted. A pod above a minimum may have failed before the one that broke it."""
     views = (view for view in replica.cliques.values() if view.is_finite and view.failed)
     failures = [failure for view in views if (failure := find_first_failure(view)) is not None]
@@ -280,12 +280,14 @@ def _restart_reason(breach: Due, replica: ReplicaView) -> str:
     return f"{breach.why}; before that: {describe_failure(first)}"
 
 
-def _intents(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, due: list[Due]) -> Iterator[Patch]:
+def _intents(
+    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, due: list[PendingTermination]
+) -> Iterator[Patch]:
     """One write per gang that has units to end."""
     for gang in blueprint.gangs:
         current = replica.gangs.get(gang.name)
         ours = [breach for breach in due if is_recorded_on(gang.name, blueprint, breach.unit)]
-        if current is None or current.metadata.is_leaving or not ours:
+        if current is None or current.metadata.is_terminating or not ours:
             continue
         reason = "; ".join(breach.why for breach in ours)
         yield plan_intent(
@@ -299,7 +301,7 @@ def _intents(context: SetContext, replica: ReplicaView, blueprint: ReplicaBluepr
         )
 
 
-def _announcement(context: SetContext, replica: ReplicaView, due: list[Due]) -> Emit:
+def _announcement(context: SetContext, replica: ReplicaView, due: list[PendingTermination]) -> EventRecord:
     unit = due[0].unit
     if unit.group:
         which = ", ".join(f"{breach.unit.group} replica {breach.unit.index}" for breach in due)
@@ -308,7 +310,7 @@ def _announcement(context: SetContext, replica: ReplicaView, due: list[Due]) -> 
         which = f"replica {replica.index}"
         reason = EventReason.REPLICA_DELETED
     why = "; ".join(breach.why for breach in due)
-    return Emit(
+    return EventRecord(
         subject=context.subject,
         reason=reason,
         message=f"{which} is torn down and made anew: {why}, for longer than the termination delay",
@@ -316,7 +318,7 @@ def _announcement(context: SetContext, replica: ReplicaView, due: list[Due]) -> 
     )
 
 
-def _finding(breach: Due, now: datetime, *, is_held: bool) -> Finding:
+def _finding(breach: PendingTermination, now: datetime, *, is_held: bool) -> Finding:
     unit = f"{breach.unit.group} replica {breach.unit.index}" if breach.unit.group else "the whole set replica"
     if is_held and breach.at <= now:
         return Finding(

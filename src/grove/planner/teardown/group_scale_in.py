@@ -6,10 +6,10 @@ import msgspec
 from grove.api import labels, names
 from grove.api.reasons import EventReason, FindingReason
 from grove.api.types.meta import ObjectMeta
-from grove.planner.actions import Chain, Emit, Finding, Patch, Rank, chain
+from grove.planner.actions import Chain, ChainPriority, EventRecord, Finding, Patch, chain
 from grove.planner.desired_state import GroupBlueprint, ReplicaBlueprint
 from grove.planner.snapshot import SetContext
-from grove.planner.teardown.recreation import Recreations, Unit, plan_intent
+from grove.planner.teardown.recreation import Recreations, RecreationUnit, plan_intent
 from grove.planner.teardown.unit_removal import is_marked, plan_group_replica_removal
 from grove.planner.views import CliqueView, ReplicaView
 
@@ -41,7 +41,7 @@ def plan_group_replica_removals(context: SetContext, replica: ReplicaView, bluep
             reason = FindingReason.BEING_REMOVED if gang_name not in wanted else FindingReason.TEARDOWN_UNFINISHED
             selector = {labels.GROUP: group.name, labels.GROUP_REPLICA_INDEX: str(j)}
             stages = plan_group_replica_removal(context, gang, members, selector, why)
-            chains += chain(gang_name, replica.index, *stages, rank=Rank.FIRST)
+            chains += chain(gang_name, replica.index, *stages, rank=ChainPriority.FIRST)
             findings.append(
                 Finding(about=f"podgang/{gang_name}", reason=reason, message=f"{group.name} replica {j} goes: {why}")
             )
@@ -58,10 +58,10 @@ def plan_zero_intents(
     the group be scaled up in the middle, what is left of the old life goes before the new one.
     """
     base = replica.gangs.get(blueprint.base.name)
-    if base is None or base.metadata.is_leaving:
+    if base is None or base.metadata.is_terminating:
         return ()
     found = {
-        Unit(group=clique.group, index=clique.group_replica_index): None
+        RecreationUnit(group=clique.group, index=clique.group_replica_index): None
         for clique in blueprint.parked
         if clique.name in replica.cliques and recreations.of(clique) is None
     }
@@ -77,7 +77,7 @@ def plan_zero_intents(
             scale={},
             seen=[view.incarnation for view in replica.cliques.values()],
             reason=reason,
-            announcement=Emit(
+            announcement=EventRecord(
                 subject=context.subject,
                 reason=EventReason.GROUP_REPLICA_DELETED,
                 message=f"{which} is deleted: {reason}",

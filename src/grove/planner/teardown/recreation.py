@@ -15,14 +15,14 @@ from grove.api.reasons import FindingReason
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS
 from grove.api.types.meta import ObjectMeta
 from grove.api.types.podgang import PodGang
-from grove.planner.actions import Action, Emit, Finding, FreshLook, Patch, Stage
+from grove.planner.actions import Action, EventRecord, Finding, LiveRead, Patch, Stage
 from grove.planner.desired_state import CliqueBlueprint, ReplicaBlueprint
 from grove.planner.snapshot import SetContext
 from grove.planner.teardown.bulk_delete import delete_all
 from grove.planner.views import CliqueView, ReplicaView
 
 
-class Unit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecreationUnit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What goes and comes back as a whole. Without a group it is the set replica, else that replica of the group."""
 
     group: str = ""
@@ -36,10 +36,10 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return not self.group or (self.group, self.index) == (clique.group, clique.group_replica_index)
 
 
-REPLICA = Unit()
+REPLICA = RecreationUnit()
 
 
-class Recreation(Unit, frozen=True, kw_only=True, omit_defaults=True):
+class Recreation(RecreationUnit, frozen=True, kw_only=True, omit_defaults=True):
     """One open intent."""
 
     incarnation: str
@@ -100,7 +100,7 @@ class Recreations:
     def is_present(self, replica: ReplicaView, clique: CliqueBlueprint) -> bool:
         """It exists, in the incarnation that it should have."""
         view = replica.cliques.get(clique.name)
-        return view is not None and not view.is_leaving and not self.is_old(clique, view)
+        return view is not None and not view.is_terminating and not self.is_old(clique, view)
 
     def life_of(self, clique: CliqueBlueprint) -> str:
         """The incarnation of a group replica that was recreated on its own before, or "".
@@ -109,7 +109,7 @@ class Recreations:
         """
         if clique.base_gang:
             return ""
-        key = Unit(group=clique.group, index=clique.group_replica_index).key
+        key = RecreationUnit(group=clique.group, index=clique.group_replica_index).key
         return self._records[clique.gang].lives.get(key, "")
 
     @property
@@ -124,12 +124,12 @@ class Recreations:
 def plan_intent(
     context: SetContext,
     gang: PodGang,
-    units: Sequence[Unit],
+    units: Sequence[RecreationUnit],
     *,
     scale: dict[str, int],
     seen: Iterable[str],
     reason: str,
-    announcement: Emit,
+    announcement: EventRecord,
     count: int | None = None,
 ) -> Patch:
     """Record in one write that these units of a gang are recreated. Nothing was deleted yet.
@@ -153,7 +153,9 @@ def plan_intent(
     return _record(context, gang, updated, f"recorded before anything is deleted: {reason}", announcement)
 
 
-def _record(context: SetContext, gang: PodGang, record: Record, reason: str, announcement: Emit | None = None) -> Patch:
+def _record(
+    context: SetContext, gang: PodGang, record: Record, reason: str, announcement: EventRecord | None = None
+) -> Patch:
     return Patch(
         resource=PODGANGS,
         namespace=context.namespace,
@@ -166,7 +168,7 @@ def _record(context: SetContext, gang: PodGang, record: Record, reason: str, ann
     )
 
 
-def is_recorded_on(gang_name: str, blueprint: ReplicaBlueprint, unit: Unit) -> bool:
+def is_recorded_on(gang_name: str, blueprint: ReplicaBlueprint, unit: RecreationUnit) -> bool:
     """A unit is recorded on the gang that holds its cliques; the set replica on the base gang."""
     if not unit.group:
         return gang_name == blueprint.base.name
@@ -175,11 +177,11 @@ def is_recorded_on(gang_name: str, blueprint: ReplicaBlueprint, unit: Unit) -> b
     )
 
 
-def look_at_scale(context: SetContext, replica: ReplicaView, unit: Unit) -> FreshLook:
+def look_at_scale(context: SetContext, replica: ReplicaView, unit: RecreationUnit) -> LiveRead:
     """Before a unit is recorded: with which counts it comes back is read afresh, as is what proves its end."""
     groups = (group.metadata for group in replica.groups.values() if unit.group in ("", group.metadata.name))
     own = () if unit.group else (context.owner_key,)
-    return FreshLook(
+    return LiveRead(
         resource=PODCLIQUES,
         namespace=context.namespace,
         selector=labels.selector(_wanted_labels(context, replica, unit)),
@@ -187,7 +189,7 @@ def look_at_scale(context: SetContext, replica: ReplicaView, unit: Unit) -> Fres
     )
 
 
-def live_scale(replica: ReplicaView, blueprint: ReplicaBlueprint, units: Sequence[Unit]) -> dict[str, int]:
+def live_scale(replica: ReplicaView, blueprint: ReplicaBlueprint, units: Sequence[RecreationUnit]) -> dict[str, int]:
     """Counts that somebody changed at run time; of what is gone and not back yet, as they were noted then."""
     recreations = Recreations(replica, blueprint)
     found: dict[str, int] = {}
@@ -229,7 +231,7 @@ def plan_recreation_deletes(
         wanted, why = _wanted_labels(context, replica, recreation), recreation.reason
         for lives, members in _by_label(views):
             pods += delete_all(PODS, context.namespace, wanted, _pods_of(members), why, lives=lives)
-            living = [view.clique.metadata for view in members if not view.is_leaving]
+            living = [view.clique.metadata for view in members if not view.is_terminating]
             cliques += delete_all(PODCLIQUES, context.namespace, wanted, living, why, lives=lives)
     return tuple(pods), tuple(cliques)
 
@@ -256,7 +258,7 @@ def _with_counts(
         for clique in blueprint.cliques
         if recreations.of(clique) == recreation
         and (view := replica.cliques.get(clique.name)) is not None
-        and not view.is_leaving
+        and not view.is_terminating
         and recreations.is_old(clique, view)
         and view.replicas != recreation.count_of(clique)
     }
@@ -291,7 +293,7 @@ def _amend(
     for gang in blueprint.gangs:
         current, before = replica.gangs.get(gang.name), recreations.open_in(gang.name)
         after = change(before)
-        if current is not None and not current.metadata.is_leaving and after != before:
+        if current is not None and not current.metadata.is_terminating and after != before:
             yield _record(context, current, msgspec.structs.replace(read_record(current), open=after), reason)
 
 
@@ -310,10 +312,10 @@ def _is_done(
     if any(gang is None or not recreation.is_new(gang.metadata.labels.get(labels.INCARNATION, "")) for gang in gangs):
         return False
     views = [replica.cliques.get(clique.name) for clique in covered]
-    return all(view is not None and not view.is_leaving and recreation.is_new(view.incarnation) for view in views)
+    return all(view is not None and not view.is_terminating and recreation.is_new(view.incarnation) for view in views)
 
 
-def _wanted_labels(context: SetContext, replica: ReplicaView, unit: Unit) -> dict[str, str]:
+def _wanted_labels(context: SetContext, replica: ReplicaView, unit: RecreationUnit) -> dict[str, str]:
     wanted = {**labels.default_labels(context.name), labels.SET_REPLICA_INDEX: str(replica.index)}
     if unit.group:
         wanted |= {labels.GROUP: unit.group, labels.GROUP_REPLICA_INDEX: str(unit.index)}

@@ -10,7 +10,7 @@ from grove.api import labels
 from grove.api.reasons import EventReason
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES
 from grove.api.types.podgang import PodGang
-from grove.planner.actions import Action, Emit, Patch, Stage, Subject, delete_object
+from grove.planner.actions import Action, EventRecord, EventSubject, Patch, Stage, delete_object
 from grove.planner.snapshot import SetContext
 from grove.planner.teardown.bulk_delete import delete_all
 from grove.planner.views import CliqueView, ReplicaView
@@ -25,12 +25,16 @@ def plan_replica_removal(context: SetContext, replica: ReplicaView, base_name: s
     base = replica.gangs.get(base_name)
     selector = {**labels.default_labels(context.name), labels.SET_REPLICA_INDEX: str(replica.index)}
     others: list[Action] = [
-        *(delete_object(GROUPS, g.metadata, reason) for g in replica.groups.values() if not g.metadata.is_leaving),
-        *(delete_object(SERVICES, s.metadata, reason) for s in replica.services.values() if not s.metadata.is_leaving),
+        *(delete_object(GROUPS, g.metadata, reason) for g in replica.groups.values() if not g.metadata.is_terminating),
+        *(
+            delete_object(SERVICES, s.metadata, reason)
+            for s in replica.services.values()
+            if not s.metadata.is_terminating
+        ),
         *(
             delete_object(PODGANGS, gang.metadata, reason)
             for gang in replica.gangs.values()
-            if gang is not base and not gang.metadata.is_leaving
+            if gang is not base and not gang.metadata.is_terminating
         ),
     ]
     is_bare = not (replica.cliques or replica.groups or replica.services or len(replica.gangs) > (base is not None))
@@ -66,7 +70,7 @@ def _unit_stages(
             PODCLIQUES,
             clique.clique.metadata,
             reason,
-            Emit(
+            EventRecord(
                 subject=context.subject,
                 reason=EventReason.POD_CLIQUE_DELETED,
                 message=f"deleted PodClique ({reason})",
@@ -74,7 +78,7 @@ def _unit_stages(
             ),
         )
         for clique in cliques
-        if not clique.is_leaving
+        if not clique.is_terminating
     ]
     # Cliques before their group: without it nobody could tell whose they are.
     return (mark, pods, tuple(children), tuple(others))
@@ -105,10 +109,10 @@ def _delete_pods(
         yield from delete_all(PODS, context.namespace, wanted, pods, reason)
 
 
-def _delete_gang(subject: Subject, gang: PodGang | None, reason: str) -> Stage:
-    if gang is None or gang.metadata.is_leaving:
+def _delete_gang(subject: EventSubject, gang: PodGang | None, reason: str) -> Stage:
+    if gang is None or gang.metadata.is_terminating:
         return ()
-    emit = Emit(
+    emit = EventRecord(
         subject=subject,
         reason=EventReason.GANG_DELETED,
         message=f"deleted PodGang ({reason})",

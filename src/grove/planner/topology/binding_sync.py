@@ -19,40 +19,40 @@ from grove.api.types.clustertopologybinding import (
     TopologyBindingStatus,
 )
 from grove.api.types.meta import ConditionStatus, JsonObject, ObjectMeta, find_condition
-from grove.api.types.scheduler_object import Mirror
+from grove.api.types.scheduler_object import SchedulerObject
 from grove.planner.actions import (
     WHOLE_SET,
     Create,
-    Emit,
-    Failure,
+    CreateRejection,
+    EventRecord,
     Plan,
     Severity,
     Stage,
+    StatusPriority,
     StatusWrite,
-    Urgency,
     chain,
     delete_object,
     subject_of,
 )
 from grove.planner.child_manifests import build_owner
 from grove.planner.child_sync import Retries
-from grove.planner.status.availability import Verdict
+from grove.planner.status.availability import ConditionResult
 from grove.planner.status.status_patch import no, with_condition, without_condition, write_status, yes
 
 # Schedulers that keep topologies of their own, and as what.
-TOPOLOGY_KINDS: Mapping[str, Resource[Mirror]] = {"kai-scheduler": KAI_TOPOLOGIES}
+TOPOLOGY_KINDS: Mapping[str, Resource[SchedulerObject]] = {"kai-scheduler": KAI_TOPOLOGIES}
 
 
 class SchedulerTopologies(msgspec.Struct, frozen=True, kw_only=True):
     """What an enabled scheduler has of its own."""
 
     scheduler: str
-    resource: Resource[Mirror]
+    resource: Resource[SchedulerObject]
     # By name; None: the cluster does not serve the kind.
-    topologies: Mapping[str, Mirror] | None
+    topologies: Mapping[str, SchedulerObject] | None
 
 
-class Outcome(StrEnum):
+class SyncResult(StrEnum):
     IN_SYNC = "in sync"
     DRIFT = "drift"
     # A scheduler that is not enabled here, or has no topologies of its own.
@@ -65,7 +65,7 @@ class _Judged(msgspec.Struct, frozen=True, kw_only=True):
     """One scheduler's topology beside the binding, and what is to be done about it."""
 
     status: SchedulerTopologyStatus
-    outcome: Outcome
+    outcome: SyncResult
     stages: tuple[Stage, ...] = ()
     is_error: bool = False
 
@@ -74,10 +74,10 @@ def plan_binding(
     binding: ClusterTopologyBinding,
     known: Sequence[SchedulerTopologies],
     now: datetime,
-    failures: tuple[Failure, ...] = (),
+    failures: tuple[CreateRejection, ...] = (),
 ) -> Plan:
     """The same binding and topologies give the same plan; when they agree and it was said, an empty one."""
-    if binding.metadata.is_leaving:
+    if binding.metadata.is_terminating:
         # What was made for it goes with it: it is their owner.
         return Plan()
     refusals = {failure.key: failure.message for failure in failures}
@@ -90,7 +90,7 @@ def plan_binding(
     return Plan(
         chains=tuple(c for one in judged for c in chain(one.status.scheduler_name, WHOLE_SET, *_allowed(one, retries))),
         statuses=(write,) if write else (),
-        wake_at=retries.wake_at,
+        requeue_at=retries.requeue_at,
     )
 
 
@@ -114,7 +114,7 @@ def _judge(binding: ClusterTopologyBinding, known: SchedulerTopologies, refusals
     reference = binding.metadata.name if named is None else named
     if known.topologies is None:
         message = f"the cluster does not serve {known.resource.full_name}: install {known.scheduler}"
-        return _told(known, reference, Outcome.DRIFT, message, is_error=True)
+        return _told(known, reference, SyncResult.DRIFT, message, is_error=True)
     found = known.topologies.get(reference)
     if named is not None:
         return _compared(binding, known, reference, found)
@@ -124,40 +124,40 @@ def _judge(binding: ClusterTopologyBinding, known: SchedulerTopologies, refusals
 
 
 def _compared(
-    binding: ClusterTopologyBinding, known: SchedulerTopologies, reference: str, found: Mirror | None
+    binding: ClusterTopologyBinding, known: SchedulerTopologies, reference: str, found: SchedulerObject | None
 ) -> _Judged:
     """Somebody else's topology, which the binding names: never touched."""
     if found is None:
         message = f'there is no {known.resource.kind} "{reference}": create it, or correct the binding'
-        return _told(known, reference, Outcome.DRIFT, message)
+        return _told(known, reference, SyncResult.DRIFT, message)
     if _levels_of(found) == _keys_of(binding):
-        return _told(known, reference, Outcome.IN_SYNC, generation=found.metadata.generation)
+        return _told(known, reference, SyncResult.IN_SYNC, generation=found.metadata.generation)
     message = _difference(binding, known, found)
-    return _told(known, reference, Outcome.DRIFT, message, generation=found.metadata.generation)
+    return _told(known, reference, SyncResult.DRIFT, message, generation=found.metadata.generation)
 
 
 def _missing(binding: ClusterTopologyBinding, known: SchedulerTopologies, refusals: Mapping[str, str]) -> _Judged:
     create = _create(binding, known)
     refusal = refusals.get(create.failure_key)
     if refusal is None:
-        return _told(known, create.name, Outcome.UNDER_WAY, "it is being created", stages=((create,),))
+        return _told(known, create.name, SyncResult.UNDER_WAY, "it is being created", stages=((create,),))
     message = f"it cannot be created: {refusal}"
-    return _told(known, create.name, Outcome.DRIFT, message, stages=((create,),), is_error=True)
+    return _told(known, create.name, SyncResult.DRIFT, message, stages=((create,),), is_error=True)
 
 
-def _kept(binding: ClusterTopologyBinding, known: SchedulerTopologies, found: Mirror) -> _Judged:
+def _kept(binding: ClusterTopologyBinding, known: SchedulerTopologies, found: SchedulerObject) -> _Judged:
     """A topology that is ours to make, and to make anew when the levels changed: a scheduler's are immutable."""
     reference, generation = found.metadata.name, found.metadata.generation
     if found.metadata.controller != TOPOLOGY_BINDINGS.owner_key(binding.metadata):
         message = _stranger(binding, known, found.metadata)
-        return _told(known, reference, Outcome.DRIFT, message, is_error=True, generation=generation)
-    if found.metadata.is_leaving:
-        return _told(known, reference, Outcome.UNDER_WAY, "the old one is still being deleted")
+        return _told(known, reference, SyncResult.DRIFT, message, is_error=True, generation=generation)
+    if found.metadata.is_terminating:
+        return _told(known, reference, SyncResult.UNDER_WAY, "the old one is still being deleted")
     if _levels_of(found) == _keys_of(binding):
-        return _told(known, reference, Outcome.IN_SYNC, generation=generation)
+        return _told(known, reference, SyncResult.IN_SYNC, generation=generation)
     delete = delete_object(known.resource, found.metadata, "the levels of the binding changed")
     stages: tuple[Stage, ...] = ((delete,), (_create(binding, known),))
-    return _told(known, reference, Outcome.UNDER_WAY, _difference(binding, known, found), stages=stages)
+    return _told(known, reference, SyncResult.UNDER_WAY, _difference(binding, known, found), stages=stages)
 
 
 def _unknown(binding: ClusterTopologyBinding, known: Sequence[SchedulerTopologies]) -> Iterator[_Judged]:
@@ -172,13 +172,13 @@ def _unknown(binding: ClusterTopologyBinding, known: Sequence[SchedulerTopologie
                 in_sync=False,
                 message=message,
             )
-            yield _Judged(status=status, outcome=Outcome.UNKNOWN_SCHEDULER)
+            yield _Judged(status=status, outcome=SyncResult.UNKNOWN_SCHEDULER)
 
 
 def _told(
     known: SchedulerTopologies,
     reference: str,
-    outcome: Outcome,
+    outcome: SyncResult,
     message: str = "",
     *,
     generation: int | None = None,
@@ -188,7 +188,7 @@ def _told(
     status = SchedulerTopologyStatus(
         scheduler_name=known.scheduler,
         topology_reference=reference,
-        in_sync=outcome is Outcome.IN_SYNC,
+        in_sync=outcome is SyncResult.IN_SYNC,
         scheduler_backend_topology_observed_generation=generation,
         message=message or None,
     )
@@ -221,13 +221,13 @@ def _keys_of(binding: ClusterTopologyBinding) -> tuple[str, ...]:
     return tuple(level.key for level in binding.spec.levels)
 
 
-def _levels_of(topology: Mirror) -> tuple[str, ...]:
+def _levels_of(topology: SchedulerObject) -> tuple[str, ...]:
     levels = topology.spec.get("levels")
     found = levels if isinstance(levels, list) else []
     return tuple(str(level.get("nodeLabel", "")) for level in found if isinstance(level, dict))
 
 
-def _difference(binding: ClusterTopologyBinding, known: SchedulerTopologies, found: Mirror) -> str:
+def _difference(binding: ClusterTopologyBinding, known: SchedulerTopologies, found: SchedulerObject) -> str:
     theirs, ours = ", ".join(_levels_of(found)) or "none", ", ".join(_keys_of(binding))
     return f"the levels of {known.resource.kind} {found.metadata.name} are {theirs}; those of the binding are {ours}"
 
@@ -245,7 +245,7 @@ def _stranger(binding: ClusterTopologyBinding, known: SchedulerTopologies, found
 
 def _status(binding: ClusterTopologyBinding, judged: Sequence[_Judged], now: datetime) -> StatusWrite | None:
     old = binding.status
-    if any(one.outcome is Outcome.UNDER_WAY and one.stages for one in judged):
+    if any(one.outcome is SyncResult.UNDER_WAY and one.stages for one in judged):
         # What is about to be done is told when it is done.
         return None
     verdict = _verdict(judged)
@@ -262,24 +262,24 @@ def _status(binding: ClusterTopologyBinding, judged: Sequence[_Judged], now: dat
         conditions=conditions,
         scheduler_topology_statuses=tuple(one.status for one in judged),
     )
-    write = write_status(TOPOLOGY_BINDINGS, binding.metadata, old, status, Urgency.NEWS)
+    write = write_status(TOPOLOGY_BINDINGS, binding.metadata, old, status, StatusPriority.NEWS)
     return None if write is None else msgspec.structs.replace(write, on_success=tuple(_events(binding, status)))
 
 
-def _verdict(judged: Sequence[_Judged]) -> Verdict | None:
+def _verdict(judged: Sequence[_Judged]) -> ConditionResult | None:
     if not judged:
         return None
-    wrong = [one for one in judged if one.outcome is not Outcome.IN_SYNC]
+    wrong = [one for one in judged if one.outcome is not SyncResult.IN_SYNC]
     message = "; ".join(f"{one.status.scheduler_name}: {one.status.message}" for one in wrong)
-    if any(one.outcome is Outcome.UNKNOWN_SCHEDULER for one in wrong):
-        return Verdict(status=ConditionStatus.UNKNOWN, reason=Reason.TOPOLOGY_NOT_FOUND, message=message)
+    if any(one.outcome is SyncResult.UNKNOWN_SCHEDULER for one in wrong):
+        return ConditionResult(status=ConditionStatus.UNKNOWN, reason=Reason.TOPOLOGY_NOT_FOUND, message=message)
     if wrong:
         return yes(Reason.DRIFT, message)
     names = ", ".join(one.status.scheduler_name for one in judged)
     return no(Reason.IN_SYNC, f"the topology of {names} equals the binding")
 
 
-def _events(binding: ClusterTopologyBinding, status: TopologyBindingStatus) -> Iterator[Emit]:
+def _events(binding: ClusterTopologyBinding, status: TopologyBindingStatus) -> Iterator[EventRecord]:
     """When the condition changes its status; that a new binding is in sync from the start is no news."""
     type_ = ConditionType.SCHEDULER_TOPOLOGY_DRIFT
     old, new = find_condition(binding.status.conditions, type_), find_condition(status.conditions, type_)
@@ -287,11 +287,11 @@ def _events(binding: ClusterTopologyBinding, status: TopologyBindingStatus) -> I
         return
     subject = subject_of(TOPOLOGY_BINDINGS, binding.metadata)
     if new.status != ConditionStatus.FALSE:
-        yield Emit(
+        yield EventRecord(
             subject=subject,
             reason=EventReason.TOPOLOGY_DRIFT_DETECTED,
             message=new.message,
             severity=Severity.WARNING,
         )
     elif old is not None:
-        yield Emit(subject=subject, reason=EventReason.TOPOLOGY_IN_SYNC, message=new.message)
+        yield EventRecord(subject=subject, reason=EventReason.TOPOLOGY_IN_SYNC, message=new.message)

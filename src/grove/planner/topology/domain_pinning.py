@@ -14,7 +14,7 @@ from grove.planner.topology.topology_scopes import RequiredScope
 from grove.planner.views import CliqueView
 
 
-class Homes:
+class DomainPins:
     """Where the scopes of one replica are at home, as far as something of them is placed."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Homes:
         )
 
 
-NO_HOMES = Homes((), {}, {})
+NO_HOMES = DomainPins((), {}, {})
 
 
 def _waits_elsewhere(pod: Pod, clique: CliqueView, key: str, home: Mapping[str, str]) -> bool:

@@ -15,7 +15,7 @@ from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.meta import Condition, ConditionStatus, find_condition
 from grove.api.types.podcliqueset import SetTemplate, TopologyConstraint
 from grove.api.types.podgang import GangPackConstraint, GangTopologyConstraint
-from grove.planner.status.availability import Verdict
+from grove.planner.status.availability import ConditionResult
 
 Bindings = Mapping[str, ClusterTopologyBinding]
 # What follows from something that is missing.
@@ -39,7 +39,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     # No pod of a new gang is made while something is missing.
     is_waiting: bool = False
     # The set's condition TopologyLevelsUnavailable; None: it has none.
-    verdict: Verdict | None = None
+    verdict: ConditionResult | None = None
 
 
 NO_TOPOLOGY = Topology()
@@ -125,16 +125,18 @@ def _translated(constraint: TopologyConstraint | None, keys: Mapping[str, str]) 
 def _switched_off() -> Topology:
     message = "topology-aware scheduling is switched off: the constraints of the set are not carried out"
     return Topology(
-        verdict=Verdict(
+        verdict=ConditionResult(
             status=ConditionStatus.UNKNOWN, reason=Reason.TOPOLOGY_AWARE_SCHEDULING_DISABLED, message=message
         )
     )
 
 
-def _available(message: str) -> Verdict:
-    return Verdict(status=ConditionStatus.FALSE, reason=Reason.ALL_TOPOLOGY_LEVELS_AVAILABLE, message=message)
+def _available(message: str) -> ConditionResult:
+    return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.ALL_TOPOLOGY_LEVELS_AVAILABLE, message=message)
 
 
 def _missing(status: ConditionStatus, reason: Reason, message: str, *, waits: bool) -> Topology:
-    verdict = Verdict(status=status, reason=reason, message=f"{message}; {WAITING if waits else PLACED_WITHOUT}")
+    verdict = ConditionResult(
+        status=status, reason=reason, message=f"{message}; {WAITING if waits else PLACED_WITHOUT}"
+    )
     return Topology(missing=message, is_waiting=waits, verdict=verdict)

@@ -12,7 +12,7 @@ from grove.api import labels
 from grove.api.resources import PODS
 from grove.api.types.pod import Pod
 from grove.api.types.podcliqueset import SetPhase
-from grove.planner.actions import WHOLE_SET, Plan, Rank, chain, earliest
+from grove.planner.actions import WHOLE_SET, ChainPriority, Plan, chain, earliest
 from grove.planner.rollout.clique_update import gone_at
 from grove.planner.snapshot import Snapshot
 from grove.planner.status.set_status import course_write
@@ -34,7 +34,7 @@ def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
     if is_finished(snapshot.pcs) and not left:
         return None
     # One that should have left long ago hangs on a node that does not answer: nobody waits for it.
-    leaving = [gone_at(pod) for pod in pods if pod.metadata.is_leaving and now < gone_at(pod)]
+    leaving = [gone_at(pod) for pod in pods if pod.metadata.is_terminating and now < gone_at(pod)]
     if left:
         deletes = delete_all(
             PODS,
@@ -44,9 +44,9 @@ def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
             f"the set failed: {failure.message}",
             field_selector=NOT_ENDED,
         )
-        return Plan(chains=chain("failed", WHOLE_SET, tuple(deletes), rank=Rank.FIRST))
+        return Plan(chains=chain("failed", WHOLE_SET, tuple(deletes), rank=ChainPriority.FIRST))
     if leaving:
-        return Plan(wake_at=earliest(*leaving))
+        return Plan(requeue_at=earliest(*leaving))
     return Plan(statuses=course_write(snapshot.pcs, msgspec.structs.replace(status, phase=SetPhase.FAILED)))
 
 

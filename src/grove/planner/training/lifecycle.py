@@ -15,7 +15,7 @@ from grove.api.types.pod import first_started_at, pod_finished_at
 from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetStatus, ReplicaRestarts, SetPhase, WorkloadType
 from grove.api.values.durations import parse_duration
 from grove.api.values.times import ceil_second
-from grove.planner.actions import Emit, Patch, Severity, Stage, earliest
+from grove.planner.actions import EventRecord, Patch, Severity, Stage, earliest
 from grove.planner.desired_state import ReplicaBlueprint
 from grove.planner.rollout.clique_update import gone_at
 from grove.planner.snapshot import SetContext
@@ -113,7 +113,7 @@ def plan_restart_intent(
 ) -> tuple[Patch, ...]:
     """Recorded on the gang; if somebody took that away, it is made again first."""
     gang = replica.gangs.get(blueprint.base.name)
-    if gang is None or gang.metadata.is_leaving or not is_restart_pending(replica, blueprint, restarts):
+    if gang is None or gang.metadata.is_terminating or not is_restart_pending(replica, blueprint, restarts):
         return ()
     which = f"replica {replica.index} is restarted"
     return (
@@ -126,7 +126,7 @@ def plan_restart_intent(
             # Not one more than was seen: what exists of this life already was made for this very restart.
             count=restarts,
             reason="it failed and is restarted",
-            announcement=Emit(
+            announcement=EventRecord(
                 subject=context.subject,
                 reason=EventReason.REPLICA_DELETED,
                 message=f"{which}: it is torn down and made anew",
@@ -153,7 +153,7 @@ def plan_restart_deletes(
     return ((pods,), earliest(*leaving)) if pods or leaving else ((cliques,), None)
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a training set's status should say of its run."""
 
     phase: str
@@ -164,7 +164,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     # Replicas that are restarted by this very write, with why.
     restarting: tuple[ReplicaRun, ...] = ()
-    wake_at: datetime | None = None
+    requeue_at: datetime | None = None
 
 
 def phase_of(*, is_running: bool) -> SetPhase:
@@ -176,11 +176,11 @@ def is_finished(pcs: PodCliqueSet) -> bool:
     return pcs.spec.workload_type == WorkloadType.TRAINING and pcs.status.phase in FINISHED
 
 
-def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime, *, is_running: bool) -> Course:
+def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime, *, is_running: bool) -> TrainingOutcome:
     """Judge the set as a whole: succeeded, failed, or with some replicas to restart."""
     status = pcs.status
     if is_finished(pcs):
-        return Course(
+        return TrainingOutcome(
             phase=status.phase or SetPhase.PENDING,
             start_time=status.start_time,
             restart_count=status.restart_count or 0,
@@ -190,12 +190,12 @@ def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime, *, is_ru
     # Times on the wire are whole seconds; a deadline never comes early.
     start_time = status.start_time or (ceil_second(min(starts)) if starts else None)
     deadline = deadline_of(pcs, start_time)
-    course = Course(
+    training_status = TrainingOutcome(
         phase=phase_of(is_running=is_running),
         start_time=start_time,
         restart_count=status.restart_count or 0,
         replica_restarts=status.replica_restarts or (),
-        wake_at=deadline if deadline is not None and deadline > now else None,
+        requeue_at=deadline if deadline is not None and deadline > now else None,
     )
     is_over = deadline is not None and deadline <= now
     if len(runs) == pcs.spec.replicas and runs and all(run.has_ended for run in runs):
@@ -203,35 +203,39 @@ def judge(pcs: PodCliqueSet, runs: Sequence[ReplicaRun], now: datetime, *, is_ru
         if deadline is None or last <= deadline:
             # The cliques tell it first: what they say outlives the pods.
             is_told = all(run.is_done for run in runs)
-            return msgspec.structs.replace(course, phase=SetPhase.SUCCEEDED, wake_at=None) if is_told else course
+            return (
+                msgspec.structs.replace(training_status, phase=SetPhase.SUCCEEDED, requeue_at=None)
+                if is_told
+                else training_status
+            )
     if is_over:
         limit = pcs.spec.training_spec.max_runtime if pcs.spec.training_spec else ""
         return msgspec.structs.replace(
-            course, failed=Reason.MAX_RUNTIME_EXCEEDED, message=f"it ran longer than maxRuntime ({limit})"
+            training_status, failed=Reason.MAX_RUNTIME_EXCEEDED, message=f"it ran longer than maxRuntime ({limit})"
         )
     due = tuple(run for run in runs if run.due)
-    return _restarted(pcs, course, due) if due else course
+    return _restarted(pcs, training_status, due) if due else training_status
 
 
 def budget_of(pcs: PodCliqueSet) -> int:
     return (pcs.spec.training_spec.max_restarts or 0) if pcs.spec.training_spec else 0
 
 
-def _restarted(pcs: PodCliqueSet, course: Course, due: tuple[ReplicaRun, ...]) -> Course:
+def _restarted(pcs: PodCliqueSet, training_status: TrainingOutcome, due: tuple[ReplicaRun, ...]) -> TrainingOutcome:
     budget = budget_of(pcs)
-    count = course.restart_count + len(due)
+    count = training_status.restart_count + len(due)
     if count > budget:
         why = "; ".join(f"replica {run.index}: {run.due}" for run in due)
-        spent = _describe_budget(course.restart_count, budget, len(due))
+        spent = _describe_budget(training_status.restart_count, budget, len(due))
         return msgspec.structs.replace(
-            course, failed=Reason.MAX_RESTARTS_EXCEEDED, message=f"it failed and {spent}: {why}"
+            training_status, failed=Reason.MAX_RESTARTS_EXCEEDED, message=f"it failed and {spent}: {why}"
         )
-    counts = {entry.replica_index: entry.count for entry in course.replica_restarts}
+    counts = {entry.replica_index: entry.count for entry in training_status.replica_restarts}
     for run in due:
         # Ahead of its lives, also when somebody took our status away.
         counts[run.index] = max(counts.get(run.index, 0), run.lives) + 1
     return msgspec.structs.replace(
-        course,
+        training_status,
         restart_count=count,
         replica_restarts=tuple(ReplicaRestarts(replica_index=i, count=n) for i, n in sorted(counts.items())),
         restarting=due,
@@ -262,22 +266,25 @@ def failure_of(status: PodCliqueSetStatus) -> Condition | None:
     return told if told is not None and told.status == "True" else None
 
 
-def announcements(pcs: PodCliqueSet, context: SetContext, course: Course) -> Iterable[Emit]:
+def announcements(pcs: PodCliqueSet, context: SetContext, training_status: TrainingOutcome) -> Iterable[EventRecord]:
     budget = budget_of(pcs)
-    for run in course.restarting:
-        yield Emit(
+    for run in training_status.restarting:
+        yield EventRecord(
             subject=context.subject,
             reason=EventReason.REPLICA_RESTARTING,
-            message=f"replica {run.index} is restarted ({course.restart_count} of {budget} restarts used): {run.due}",
+            message=f"replica {run.index} is restarted ({training_status.restart_count} of {budget} restarts used): "
+            f"{run.due}",
         )
-    if course.failed is not None:
-        yield Emit(
+    if training_status.failed is not None:
+        yield EventRecord(
             subject=context.subject,
             reason=EventReason.MAX_RUNTIME_EXCEEDED
-            if course.failed is Reason.MAX_RUNTIME_EXCEEDED
+            if training_status.failed is Reason.MAX_RUNTIME_EXCEEDED
             else EventReason.MAX_RESTARTS_EXCEEDED,
-            message=course.message,
+            message=training_status.message,
             severity=Severity.WARNING,
         )
-    if course.phase == SetPhase.SUCCEEDED and pcs.status.phase != SetPhase.SUCCEEDED:
-        yield Emit(subject=context.subject, reason=EventReason.WORKLOAD_SUCCEEDED, message="every replica ended well")
+    if training_status.phase == SetPhase.SUCCEEDED and pcs.status.phase != SetPhase.SUCCEEDED:
+        yield EventRecord(
+            subject=context.subject, reason=EventReason.WORKLOAD_SUCCEEDED, message="every replica ended well"
+        )

@@ -75,7 +75,7 @@ class TerminationRules:
                     clique, one
                 )
                 incarnation = clique.metadata.labels.get(labels.INCARNATION, "")
-                if is_covered and not clique.metadata.is_leaving and not one.is_new(incarnation):
+                if is_covered and not clique.metadata.is_terminating and not one.is_new(incarnation):
                     return f"the recreation of {unit} ended, but old clique {clique.metadata.name} stays"
         return None
 

@@ -28,9 +28,9 @@ from grove.api.resources import (
 )
 from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, OwnerKey, Uid
 from grove.cluster.storage.store import Change, ChangeType
-from grove.kube.request_info import Target
+from grove.kube.request_info import RequestSummary
 from grove.planner.snapshot import Snapshot
-from grove.sim.faults import Write
+from grove.sim.faults import RecordedWrite
 
 _OWNERS: dict[str, Resource[Any]] = {
     resource.full_name: resource for resource in (PODCLIQUESETS, GROUPS, PODCLIQUES, PODGANGS)
@@ -66,7 +66,7 @@ class OwnershipRules:
 
     def note(self, change: Change) -> bool:
         """Remember a write to the store; return whether its object belongs to a set."""
-        kind = change.served.qualified
+        kind = change.resource_info.qualified
         if kind not in _CHILDREN and kind not in _OWNERS:
             return False
         metadata = msgspec.convert(change.entry.obj["metadata"], ObjectMeta)
@@ -83,7 +83,7 @@ class OwnershipRules:
         """Note that the server has carried a request out: what it deletes from now on is for another one."""
         self._last_foreign_deletes, self._foreign_deletes = self._foreign_deletes, []
 
-    def judge(self, write: Write) -> Iterator[str]:
+    def judge(self, write: RecordedWrite) -> Iterator[str]:
         """Yield the reasons why the operator should not have made this write, the last request of all."""
         target, kind = write.target, _kind_of(write)
         if write.status >= 300:
@@ -102,7 +102,7 @@ class OwnershipRules:
             if known is None or not known.is_part_of_set:
                 yield "was written although it belongs to no set of its namespace"
 
-    def _judge_event(self, target: Target, write: Write) -> Iterator[str]:
+    def _judge_event(self, target: RequestSummary, write: RecordedWrite) -> Iterator[str]:
         about = _body(write).get("involvedObject") or {}
         if target.verb == "create" and about.get("namespace") and about["namespace"] != target.namespace:
             yield f"is about an object of namespace {about['namespace']}"
@@ -141,13 +141,13 @@ def _is_end(change: Change) -> bool:
     return change.type is ChangeType.DELETED or is_marked
 
 
-def _kind_of(write: Write) -> str:
+def _kind_of(write: RecordedWrite) -> str:
     """The full name of the kind that a request is about."""
     parts = write.request.path.strip("/").split("/")
     plural = write.target.resource.partition("/")[0]
     return plural if parts[0] == "api" else f"{plural}.{parts[1]}"
 
 
-def _body(write: Write) -> JsonObject:
+def _body(write: RecordedWrite) -> JsonObject:
     body: JsonObject = msgspec.json.decode(write.request.body)
     return body

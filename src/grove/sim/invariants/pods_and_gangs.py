@@ -27,12 +27,12 @@ from grove.clock import Clock
 from grove.cluster.storage.store import Change, ChangeType
 from grove.errors import Bug
 from grove.planner.views import pod_index
-from grove.sim.faults import Write
+from grove.sim.faults import RecordedWrite
 from grove.sim.invariants.gang_termination import TerminationRules
 from grove.sim.invariants.ownership import OwnershipRules
 from grove.sim.invariants.requests import breach_of_manners
 from grove.sim.invariants.rollout import RolloutRules, Tables
-from grove.sim.invariants.staleness import Lately, Sight, Wishes, owner_uid
+from grove.sim.invariants.staleness import Lately, RecentValues, Sight, owner_uid
 from grove.sim.invariants.training import TrainingRules, is_training
 from grove.sim.invariants.update_turns import TurnRules
 
@@ -69,7 +69,7 @@ class Invariants:
         self._left_at: dict[tuple[str, str], datetime] = {}
         self._sight = Sight(clock)
         # How many pods each clique asks for.
-        self._asked: Wishes[int] = Wishes(clock, self._sight)
+        self._asked: RecentValues[int] = RecentValues(clock, self._sight)
         self._existing: Lately[int] = Lately(clock, self._sight)
         self._placed: Lately[int] = Lately(clock, self._sight)
         self._ungated: Lately[Uid] = Lately(clock, self._sight)
@@ -108,9 +108,9 @@ class Invariants:
         """One write to the store: remember it, then ask every rule that it could break."""
         if not self._ownership.note(change):
             return
-        if change.served.plural in ("podcliquesets", "podcliquescalinggroups"):
+        if change.resource_info.plural in ("podcliquesets", "podcliquescalinggroups"):
             self._observe_owner(change)
-        match change.served.plural:
+        match change.resource_info.plural:
             case "pods":
                 self._observe_pod(change, _decode(change.entry.obj, Pod))
             case "podcliques":
@@ -128,7 +128,7 @@ class Invariants:
             case _:
                 return
 
-    def observe_write(self, write: Write) -> None:
+    def observe_write(self, write: RecordedWrite) -> None:
         """One write of the operator, as it was asked for."""
         reason = breach_of_manners(write.request)
         if reason is not None:
@@ -144,7 +144,7 @@ class Invariants:
 
     # What happened
 
-    def _observe_delete(self, write: Write) -> None:
+    def _observe_delete(self, write: RecordedWrite) -> None:
         key = (write.target.namespace, write.target.name)
         uid = Uid(msgspec.json.decode(write.request.body).get("preconditions", {}).get("uid", ""))
         if write.target.resource == "pods":
@@ -184,7 +184,7 @@ class Invariants:
     def _observe_set(self, change: Change, pcs: PodCliqueSet) -> None:
         key = (pcs.metadata.namespace, pcs.metadata.name)
         is_gone = change.type == ChangeType.DELETED
-        if pcs.metadata.is_leaving or is_gone:
+        if pcs.metadata.is_terminating or is_gone:
             self._left_at.setdefault(key, self._clock.now())
         else:
             self._left_at.pop(key, None)
@@ -466,7 +466,7 @@ class Invariants:
             is_of_life = clique.metadata.labels.get(labels.INCARNATION) == incarnation
             same_namespace = clique.metadata.namespace == gang.metadata.namespace
             # Without its owner it goes by itself: the garbage collector takes it.
-            is_staying = not clique.metadata.is_leaving and owner_uid(clique) in self._owners
+            is_staying = not clique.metadata.is_terminating and owner_uid(clique) in self._owners
             if is_of_gang and is_of_life and same_namespace and is_staying:
                 return f"gang gone, but its clique {clique.metadata.name} is left"
         return None

@@ -7,7 +7,7 @@ import msgspec
 
 from grove.api import labels
 from grove.api.types.meta import JsonObject
-from grove.kube.request_info import Target, target_of
+from grove.kube.request_info import RequestSummary, target_of
 from grove.kube.transport import Request
 
 _DELETED = frozenset(
@@ -29,7 +29,7 @@ def breach_of_manners(request: Request) -> str | None:
     return None
 
 
-def deletes_what_it_observed(target: Target, _request: Request, body: JsonObject) -> str | None:
+def deletes_what_it_observed(target: RequestSummary, _request: Request, body: JsonObject) -> str | None:
     if target.verb != "delete":
         return None
     if target.resource not in _DELETED:
@@ -37,7 +37,7 @@ def deletes_what_it_observed(target: Target, _request: Request, body: JsonObject
     return None if body.get("preconditions", {}).get("uid") else "deletes by name, whoever has it now"
 
 
-def deletes_in_bulk_by_set(target: Target, request: Request, _body: JsonObject) -> str | None:
+def deletes_in_bulk_by_set(target: RequestSummary, request: Request, _body: JsonObject) -> str | None:
     if target.verb != "deletecollection":
         return None
     if target.resource not in _DELETED:
@@ -47,7 +47,7 @@ def deletes_in_bulk_by_set(target: Target, request: Request, _body: JsonObject) 
     return None if target.namespace and is_ours else "deletes more than one set's objects"
 
 
-def omits_what_is_empty(_target: Target, _request: Request, body: JsonObject) -> str | None:
+def omits_what_is_empty(_target: RequestSummary, _request: Request, body: JsonObject) -> str | None:
     """Clients in Go ask whether an optional list or object of a status is nil."""
     path = _find_empty(body.get("status", None), "status")
     return f"writes an empty {path}, which should be absent" if path else None
@@ -60,7 +60,7 @@ def _find_empty(value: object, path: str) -> str:
     return next((found for key, one in inner if (found := _find_empty(one, f"{path}.{key}"))), "")
 
 
-def leaves_scale_to_others(target: Target, _request: Request, body: JsonObject) -> str | None:
+def leaves_scale_to_others(target: RequestSummary, _request: Request, body: JsonObject) -> str | None:
     is_change = target.verb in ("patch", "update") and target.resource in _SCALED_BY_OTHERS
     # A new pod template reaches a clique by a patch of its podSpec; the count beside it belongs to whoever scales.
     is_scaling = is_change and (target.verb == "update" or "replicas" in body.get("spec", {}))

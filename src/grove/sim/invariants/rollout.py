@@ -23,7 +23,7 @@ from grove.api.types.podcliqueset import PodCliqueSet, SetRollingUpdateProgress,
 from grove.api.types.podgang import PodGang
 from grove.clock import Clock
 from grove.planner.teardown.recreation import Recreation, read_record
-from grove.sim.invariants.staleness import Lately, Sight, Wishes, owner_uid
+from grove.sim.invariants.staleness import Lately, RecentValues, Sight, owner_uid
 
 Progress = SetRollingUpdateProgress | GroupRollingUpdateProgress | CliqueRollingUpdateProgress | None
 Key = tuple[str, str]
@@ -59,8 +59,8 @@ class RolloutRules:
         self._gone: deque[tuple[datetime, Uid]] = deque()
         # Groups that somebody deleted, and when: the operator may not know.
         self._gone_groups: list[tuple[datetime, PodCliqueScalingGroup]] = []
-        self._counts: Wishes[int] = Wishes(clock, sight)
-        self._strategies: Wishes[str] = Wishes(clock, sight)
+        self._counts: RecentValues[int] = RecentValues(clock, sight)
+        self._strategies: RecentValues[str] = RecentValues(clock, sight)
         # Pods that updates selected, by clique: by uid, since a name may come back.
         self._taken: dict[Uid, dict[Uid, None]] = {}
         # The last pod of a clique, and the last replica of a group, that an update took and that nothing made up for.
@@ -104,9 +104,9 @@ class RolloutRules:
             if uid not in self._ready_since:
                 self._make_up(clique, pod)
             self._ready_since.setdefault(uid, self._clock.now())
-        elif not pod.metadata.is_leaving and not is_gone:
+        elif not pod.metadata.is_terminating and not is_gone:
             self._ready_since.pop(uid, None)
-        if not pod.metadata.is_leaving:
+        if not pod.metadata.is_terminating:
             self._alive[uid] = pod
         if is_gone:
             self._gone.append((self._clock.now(), uid))
@@ -283,7 +283,7 @@ class RolloutRules:
         told = self._revision(pcs, pcs.status.current_generation_hash or "")
         is_seen = told is not None and makes_same_pods(pcs.spec.template, told)
         is_rolling = pcs.spec.update_strategy is None or pcs.spec.update_strategy.type != UpdateType.ON_DELETE
-        if not is_seen or not is_rolling or pcs.metadata.is_leaving or before.status == pcs.status:
+        if not is_seen or not is_rolling or pcs.metadata.is_terminating or before.status == pcs.status:
             return
         turn_before, turn = turn_of(before), turn_of(pcs)
         if turn_before is not None and turn != turn_before:
@@ -304,7 +304,7 @@ class RolloutRules:
             return
         for clique in self._tables.cliques.values():
             index = index_of(clique.metadata.labels)
-            if clique.metadata.is_leaving or self.set_of(clique) is not pcs:
+            if clique.metadata.is_terminating or self.set_of(clique) is not pcs:
                 continue
             if index >= wanted or not is_asked(index) or self._is_unwanted(clique):
                 continue
@@ -316,7 +316,7 @@ class RolloutRules:
         """It goes anyway: its gang is marked, or its group does not want this replica any more."""
         found = clique.metadata.labels
         gang = self._tables.gangs.get((clique.metadata.namespace, found.get(labels.PODGANG, "")))
-        if gang is not None and (labels.TEARDOWN in gang.metadata.annotations or gang.metadata.is_leaving):
+        if gang is not None and (labels.TEARDOWN in gang.metadata.annotations or gang.metadata.is_terminating):
             return True
         if labels.GROUP not in found:
             return False
@@ -378,7 +378,7 @@ class RolloutRules:
             return None
         for gang in self._tables.gangs.values():
             told = gang.metadata.labels.get(labels.GENERATION_HASH)
-            if told is None or labels.BASE_PODGANG in gang.metadata.labels or gang.metadata.is_leaving:
+            if told is None or labels.BASE_PODGANG in gang.metadata.labels or gang.metadata.is_terminating:
                 continue
             pcs = self.set_above(gang)
             if pcs is not None and (gang.metadata.namespace, names.revision(pcs.metadata.name, told)) == name:
@@ -433,18 +433,18 @@ class RolloutRules:
         group = self._tables.groups.get(owner)
         top = owner_uid(group) if group is not None else owner
         pcs = self._tables.sets.get(_key(obj, labels.PART_OF))
-        return pcs if pcs is not None and pcs.metadata.uid == top and not pcs.metadata.is_leaving else None
+        return pcs if pcs is not None and pcs.metadata.uid == top and not pcs.metadata.is_terminating else None
 
     def set_above(self, gang: PodGang) -> PodCliqueSet | None:
         pcs = self._tables.sets.get(_key(gang, labels.PART_OF))
         is_mine = pcs is not None and pcs.metadata.uid == owner_uid(gang)
-        return pcs if pcs is not None and is_mine and not pcs.metadata.is_leaving else None
+        return pcs if pcs is not None and is_mine and not pcs.metadata.is_terminating else None
 
     def members(self, group: Key, index: int) -> list[PodClique]:
         return [
             clique
             for clique in self._tables.cliques.values()
-            if not clique.metadata.is_leaving
+            if not clique.metadata.is_terminating
             and _key(clique, labels.GROUP) == group
             and clique.metadata.labels.get(labels.GROUP_REPLICA_INDEX) == str(index)
         ]

@@ -91,7 +91,7 @@ class Lately(Generic[M]):
         return [member for member, ended_at in ended.items() if ended_at >= since]
 
 
-class Wishes(Generic[V]):
+class RecentValues(Generic[V]):
     """What an object asks for, and what it asked for a moment ago: the operator may still carry that out."""
 
     def __init__(self, clock: Clock, sight: Sight) -> None:

@@ -60,12 +60,12 @@ class TrainingRules:
         self._clique_gone_at[_replica_of(clique)] = self._clock.now()
         is_left = self._is_left(clique)
         for pod in self._tables.pods.get(clique.metadata.uid, {}).values():
-            if is_left or not pod.metadata.is_leaving:
+            if is_left or not pod.metadata.is_terminating:
                 self._orphans[pod.metadata.uid] = pod
 
     def note_index(self, clique: Uid, index: int, holders: Iterable[Pod], *, is_done: bool) -> None:
         """`holders`: the pods that carry the index. `is_done`: its clique's status says that it ended well."""
-        staying = (pod for pod in holders if not pod.metadata.is_leaving)
+        staying = (pod for pod in holders if not pod.metadata.is_terminating)
         is_available = any(pod.is_ready or pod.is_succeeded or is_finishing(pod) for pod in staying)
         self._available.note(clique, index, is_done or is_available)
 
@@ -84,8 +84,8 @@ class TrainingRules:
         Of a training set pods that are about to end well, or did, count as available; those that start do not.
         """
         pcs = self._tables.sets.get(_replica_of(clique)[:2])
-        is_judged = pcs is not None and is_training(pcs) and not pcs.metadata.is_leaving
-        if not is_judged or clique.metadata.is_leaving or self._is_left(clique) or not clique.status.was_available:
+        is_judged = pcs is not None and is_training(pcs) and not pcs.metadata.is_terminating
+        if not is_judged or clique.metadata.is_terminating or self._is_left(clique) or not clique.status.was_available:
             return None
         # An index whose success is recorded counts, also when its pod was deleted before that was written.
         available = {*self._available.members(clique.metadata.uid), *clique.status.succeeded_indices}
@@ -151,8 +151,8 @@ class TrainingRules:
         if told is None or told.status != "True":
             yield "phase Failed without the condition that says why"
         for pod in self._pods_of(pcs.metadata.namespace, pcs.metadata.name):
-            is_leaving = pod.metadata.is_leaving and self._clock.now() < gone_at(pod)
-            if pod.is_active or is_leaving:
+            is_terminating = pod.metadata.is_terminating and self._clock.now() < gone_at(pod)
+            if pod.is_active or is_terminating:
                 yield f"phase Failed, and pod {pod.metadata.name} is still there"
 
     def gang_rightly(self, before: PodGang, gang: PodGang) -> Iterator[str]:
@@ -193,7 +193,7 @@ class TrainingRules:
             return f"index {pod_index(pod)} ended well and is run again"
         life = count_of(pod.metadata.labels.get(labels.INCARNATION, ""))
         for other in self._pods_of(*replica[:2]):
-            is_here = not other.metadata.is_leaving or self._clock.now() < gone_at(other)
+            is_here = not other.metadata.is_terminating or self._clock.now() < gone_at(other)
             is_older = count_of(other.metadata.labels.get(labels.INCARNATION, "")) < life
             if is_here and is_older and _replica_of(other) == replica:
                 return f"made although {other.metadata.name} of an earlier attempt is still there"

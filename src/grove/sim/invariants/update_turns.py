@@ -113,7 +113,7 @@ class TurnRules:
     def set_rightly(self, before: PodCliqueSet, pcs: PodCliqueSet) -> Iterator[str]:
         yield from self.counts_rightly(pcs)
         was, turn = _turn(before), _turn(pcs)
-        if before.status != pcs.status and not (pcs.metadata.is_leaving or self._rollouts.may_be_on_delete(pcs)):
+        if before.status != pcs.status and not (pcs.metadata.is_terminating or self._rollouts.may_be_on_delete(pcs)):
             wanted = self._rollouts.least_wanted(pcs.metadata.uid)
             if was is not None and was != turn and was.replica_index < wanted:
                 yield from self._is_done_rightly(pcs, was)
@@ -170,7 +170,7 @@ class TurnRules:
 
     def counts_rightly(self, pcs: PodCliqueSet) -> Iterator[str]:
         """Under the generation that the set says it has seen, no child counts more units as updated than ever were."""
-        if pcs.metadata.is_leaving or pcs.status.observed_generation != pcs.metadata.generation:
+        if pcs.metadata.is_terminating or pcs.status.observed_generation != pcs.metadata.generation:
             return
         wanted = [r for r in self._rollouts.revisions_of(pcs) if makes_same_pods(pcs.spec.template, r.template)]
         if not wanted:
@@ -180,7 +180,7 @@ class TurnRules:
         for clique in self._tables.cliques.values():
             hash_ = newest.get(template_of(pcs, clique), "")
             made = self._made.get(clique.metadata.uid, {}).get(hash_, ())
-            is_staying = self._rollouts.set_of(clique) is pcs and not clique.metadata.is_leaving
+            is_staying = self._rollouts.set_of(clique) is pcs and not clique.metadata.is_terminating
             if is_staying and clique.status.updated_replicas > len(made):
                 yield f"{seen} {clique.metadata.name} counts old pods as updated"
         for group in self._tables.groups.values():
@@ -205,7 +205,7 @@ class TurnRules:
         return [
             part
             for part in found
-            if not part.metadata.is_leaving
+            if not part.metadata.is_terminating
             and index_of(part.metadata.labels) == index
             and self._rollouts.set_of(part) is pcs
         ]

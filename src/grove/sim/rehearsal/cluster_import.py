@@ -51,7 +51,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
+class RehearsalSubject(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be rehearsed, as far as it decides what is read."""
 
     sets: tuple[NamespacedName, ...]
@@ -61,7 +61,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[str, ...] = ()
 
 
-async def observe(transport: Transport, subject: Subject, now: datetime) -> Observed:
+async def observe(transport: Transport, subject: RehearsalSubject, now: datetime) -> Observed:
     """Raises `UserError` for a namespace that is not there, `ApiError` when the sets themselves cannot be read."""
     sets = subject.sets
     reading = _Reading(transport, sets)

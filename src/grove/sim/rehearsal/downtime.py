@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import msgspec
 
 from grove.api import labels
-from grove.api.types.meta import Wire
+from grove.api.types.meta import WireStruct
 from grove.sim.rehearsal.pod_recorder import Recorded, Structure
 
 
-class Down(Wire):
+class Down(WireStruct):
     """Of so many that were up, this many are down at the same time, at most. Kind `pods`: all pods of the set."""
 
     kind: str
@@ -106,9 +106,9 @@ class _Tree:
         node = self._cliques.get(clique)
         if node is None:
             return
-        served = node.serving
+        resource_info = node.serving
         node.shift(delta)
-        self._serving_pods += node.serving - served
+        self._serving_pods += node.serving - resource_info
         self._most_pods_down = max(self._most_pods_down, self._of_pods - self._serving_pods)
 
     def told(self, name: str) -> Iterator[Down]:

@@ -22,7 +22,7 @@ from grove.cluster.built_in_resources import BY_QUALIFIED
 from grove.cluster.storage.store import Change, ChangeType, Storage
 from grove.controller.observability.decision_log import Done, NoJournal
 from grove.errors import Bug
-from grove.planner.actions import Delete, DeleteMany, Emit
+from grove.planner.actions import Delete, DeleteMany, EventRecord
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -68,7 +68,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     is_ready: bool
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class ReplicaUpdateStarted(msgspec.Struct, frozen=True, kw_only=True):
     """An update has come to this set replica."""
 
     at: float
@@ -93,10 +93,10 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     after: Structure
     pods: tuple[PodStory, ...]
     readiness: tuple[Readiness, ...]
-    turns: tuple[Turn, ...]
+    turns: tuple[ReplicaUpdateStarted, ...]
 
 
-class Recorder(NoJournal):
+class PodRecorder(NoJournal):
     """Listens to a store and to an operator's decisions, for the sets it was given."""
 
     def __init__(self, clock: Clock, store: Storage, sets: Sequence[NamespacedName]) -> None:
@@ -124,7 +124,7 @@ class Recorder(NoJournal):
     def end(self) -> tuple[Recorded, ...]:
         return self._recorded()
 
-    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[Emit]) -> None:
+    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
         for _, action in done:
             if isinstance(action, Delete):
                 self._whys.setdefault(action.uid, action.reason)
@@ -152,7 +152,7 @@ class Recorder(NoJournal):
     # What the store tells
 
     def _follow(self, change: Change) -> None:
-        match change.served.plural:
+        match change.resource_info.plural:
             case "pods":
                 self._pod_changed(change)
             case "podcliquesets":
@@ -170,7 +170,7 @@ class Recorder(NoJournal):
             self._note(is_advance=False)
         turn = _turn(new)
         if turn is not None and (old is None or turn != _turn(old)):
-            tape.turns.append(Turn(at=self._clock.monotonic(), set_replica=turn))
+            tape.turns.append(ReplicaUpdateStarted(at=self._clock.monotonic(), set_replica=turn))
             self._note(is_advance=True)
 
     def _pod_changed(self, change: Change) -> None:
@@ -187,7 +187,7 @@ class Recorder(NoJournal):
             story = tape.pods[pod.metadata.uid] = _Story(pod)
             self._note(is_advance=False)
         is_gone = change.type is ChangeType.DELETED
-        if story.left_at is None and (is_gone or pod.metadata.is_leaving):
+        if story.left_at is None and (is_gone or pod.metadata.is_terminating):
             story.left_at = at
             self._note(is_advance=story.was_there)
         if pod.spec.node_name and not story.node:
@@ -198,7 +198,7 @@ class Recorder(NoJournal):
             tape.readiness.append(Readiness(at=at, clique=story.clique, is_ready=is_ready))
             self._note(is_advance=is_ready and story.ready_at is None)
             story.ready_at = at if is_ready else story.ready_at
-        story.is_ready, story.is_there = is_ready, not is_gone and not pod.metadata.is_leaving
+        story.is_ready, story.is_there = is_ready, not is_gone and not pod.metadata.is_terminating
         story.waits_for = _waits_for(pod)
 
     def _note(self, *, is_advance: bool) -> None:
@@ -215,11 +215,11 @@ class _Tape:
         self.before = Structure(pcs=None, groups={}, cliques={}, gangs={}, services={})
         self.pods: dict[Uid, _Story] = {}
         self.readiness: list[Readiness] = []
-        self.turns: list[Turn] = []
+        self.turns: list[ReplicaUpdateStarted] = []
 
     def begin(self, before: Structure, pods: list[Pod]) -> None:
         self.before = before
-        self.pods = {pod.metadata.uid: _Story(pod, was_there=True) for pod in pods if not pod.metadata.is_leaving}
+        self.pods = {pod.metadata.uid: _Story(pod, was_there=True) for pod in pods if not pod.metadata.is_terminating}
         self.readiness.clear()
         self.turns.clear()
 

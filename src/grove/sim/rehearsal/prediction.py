@@ -11,7 +11,7 @@ import msgspec
 
 from grove.api import labels
 from grove.api.reasons import ConditionType
-from grove.api.types.meta import Wire, find_condition
+from grove.api.types.meta import WireStruct, find_condition
 from grove.sim.rehearsal.downtime import Down, downtime
 from grove.sim.rehearsal.pod_recorder import PodStory, Recorded, Structure
 
@@ -22,7 +22,7 @@ K = TypeVar("K", bound=Hashable)
 _ONE_STEP_SECONDS = 0.5
 
 
-class Outcome(StrEnum):
+class PredictedOutcome(StrEnum):
     # Nothing is created, removed, replaced or scaled.
     NOTHING = "nothing"
     DONE = "done"
@@ -32,13 +32,13 @@ class Outcome(StrEnum):
     RESTLESS = "restless"
 
 
-class Unit(StrEnum):
+class UnitKind(StrEnum):
     SET_REPLICA = "setReplica"
     GROUP_REPLICA = "groupReplica"
     POD = "pod"
 
 
-class Step(Wire):
+class ReplacementStep(WireStruct):
     """What is deleted at once, to come back: pods of a clique, or a group replica as a whole."""
 
     pods: tuple[str, ...]
@@ -50,27 +50,27 @@ class Step(Wire):
     why: str = ""
 
 
-class Part(Wire):
+class PredictedPart(WireStruct):
     """A standalone clique or a group of a set replica; the parts of a replica go on side by side."""
 
     kind: str
     name: str
     # Steps of this part that are under way at the same time, at most.
     at_once: int
-    steps: tuple[Step, ...]
+    steps: tuple[ReplacementStep, ...]
 
 
-class Turn(Wire):
+class ReplicaUpdate(WireStruct):
     """One set replica, in the order in which they begin."""
 
     set_replica: int
-    parts: tuple[Part, ...]
+    parts: tuple[PredictedPart, ...]
 
 
-class Block(Wire):
+class Block(WireStruct):
     """Pods that are created, or removed for good: a set replica, a group replica, or single pods of a clique."""
 
-    unit: Unit
+    unit: UnitKind
     set_replica: int
     name: str
     pods: int
@@ -81,7 +81,7 @@ class Block(Wire):
     names: tuple[str, ...] = ()
 
 
-class Kept(Wire):
+class UntouchedPods(WireStruct):
     """Pods of a standalone clique or of a group that stay."""
 
     kind: str
@@ -89,14 +89,14 @@ class Kept(Wire):
     pods: int
 
 
-class Scaled(Wire):
+class Scaled(WireStruct):
     kind: str
     name: str
     before: int
     after: int
 
 
-class Objects(Wire):
+class Objects(WireStruct):
     """Objects of the set, as KIND/NAME. What is recreated under its name is in neither list."""
 
     created: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class Objects(Wire):
     scaled: tuple[Scaled, ...] = ()
 
 
-class Waiting(Wire):
+class PendingPods(WireStruct):
     """New pods that are not ready in the end, and what the scheduler says of them. Their names are not known yet."""
 
     pods: int
@@ -112,7 +112,7 @@ class Waiting(Wire):
     waits_for: str = ""
 
 
-class Counts(Wire):
+class Counts(WireStruct):
     before: int
     after: int
     kept: int
@@ -123,28 +123,28 @@ class Counts(Wire):
     removed: int
 
 
-class Prediction(Wire):
+class Prediction(WireStruct):
     """One set."""
 
     namespace: str
     name: str
-    outcome: Outcome
+    outcome: PredictedOutcome
     pods: Counts
     # Another update was under way when the change came.
     is_updating_before: bool = False
-    order: tuple[Turn, ...] = ()
+    order: tuple[ReplicaUpdate, ...] = ()
     # Set replicas whose turns overlap, at most.
     replicas_at_once: int = 0
     created: tuple[Block, ...] = ()
     removed: tuple[Block, ...] = ()
     down: tuple[Down, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[UntouchedPods, ...] = ()
     # Pods that stay with an older template than their clique has in the end.
     outdated_pods: int = 0
     objects: Objects = Objects()
     stalled: str = ""
     stalled_reason: str = ""
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[PendingPods, ...] = ()
     missing_pods: int = 0
 
 
@@ -158,13 +158,13 @@ def predict(recorded: Recorded, *, is_settled: bool) -> Prediction:
     is_open = _is_updating(recorded.after)
     created, removed = _created(recorded, fates.created), _removed(recorded, fates.removed)
     if not is_settled:
-        outcome = Outcome.RESTLESS
+        outcome = PredictedOutcome.RESTLESS
     elif waiting or missing or stall != ("", "") or is_open:
-        outcome = Outcome.STALLED
+        outcome = PredictedOutcome.STALLED
     elif order or created or removed or objects != Objects():
-        outcome = Outcome.DONE
+        outcome = PredictedOutcome.DONE
     else:
-        outcome = Outcome.NOTHING
+        outcome = PredictedOutcome.NOTHING
     return Prediction(
         namespace=recorded.place.namespace,
         name=recorded.place.name,
@@ -222,9 +222,10 @@ def _counts(pods: Sequence[PodStory], fates: _Fates) -> Counts:
     )
 
 
-def _kept(pods: Sequence[PodStory]) -> tuple[Kept, ...]:
+def _kept(pods: Sequence[PodStory]) -> tuple[UntouchedPods, ...]:
     return tuple(
-        Kept(kind=kind, name=name, pods=len(some)) for (kind, name), some in sorted(_grouped(pods, _part_of).items())
+        UntouchedPods(kind=kind, name=name, pods=len(some))
+        for (kind, name), some in sorted(_grouped(pods, _part_of).items())
     )
 
 
@@ -242,7 +243,7 @@ def _outdated(recorded: Recorded, kept: Sequence[PodStory]) -> int:
 class _Span(msgspec.Struct, frozen=True, kw_only=True):
     """One step with its times; `until` None: its pods never became ready."""
 
-    step: Step
+    step: ReplacementStep
     since: float
     until: float | None
 
@@ -250,9 +251,9 @@ class _Span(msgspec.Struct, frozen=True, kw_only=True):
 Replaced = tuple[PodStory, PodStory]
 
 
-def _order(replaced: Sequence[Replaced]) -> tuple[tuple[Turn, ...], int]:
+def _order(replaced: Sequence[Replaced]) -> tuple[tuple[ReplicaUpdate, ...], int]:
     """The turns, and how many of them overlap at most."""
-    turns: list[tuple[float, Turn]] = []
+    turns: list[tuple[float, ReplicaUpdate]] = []
     whole: list[_Span] = []
     for set_replica, pairs in _grouped(replaced, lambda pair: pair[0].set_replica).items():
         spans = {key: _spans(some) for key, some in _grouped(pairs, lambda pair: _part_of(pair[0])).items()}
@@ -260,7 +261,7 @@ def _order(replaced: Sequence[Replaced]) -> tuple[tuple[Turn, ...], int]:
         turns.append(
             (
                 parts[0][1][0].since,
-                Turn(set_replica=set_replica, parts=tuple(_part(*key, some) for key, some in parts)),
+                ReplicaUpdate(set_replica=set_replica, parts=tuple(_part(*key, some) for key, some in parts)),
             )
         )
         whole.append(_around([span for some in spans.values() for span in some]))
@@ -273,8 +274,8 @@ def _part_of(pod: PodStory) -> tuple[str, str]:
     return ("podcliquescalinggroup", pod.group) if pod.group else ("podclique", pod.clique)
 
 
-def _part(kind: str, name: str, spans: Sequence[_Span]) -> Part:
-    return Part(kind=kind, name=name, at_once=_overlap(spans), steps=tuple(span.step for span in spans))
+def _part(kind: str, name: str, spans: Sequence[_Span]) -> PredictedPart:
+    return PredictedPart(kind=kind, name=name, at_once=_overlap(spans), steps=tuple(span.step for span in spans))
 
 
 def _spans(pairs: Sequence[Replaced]) -> list[_Span]:
@@ -313,7 +314,7 @@ def _span(pairs: Sequence[Replaced]) -> _Span:
     olds = [old for old, _ in pairs]
     readies = [new.ready_at for _, new in pairs]
     is_group = bool(olds[0].group)
-    step = Step(
+    step = ReplacementStep(
         pods=tuple(old.name for old in olds),
         group_replica=olds[0].group_replica if is_group else None,
         cliques=tuple(dict.fromkeys(old.clique for old in olds)) if is_group else (),
@@ -363,12 +364,12 @@ def _blocks(pods: Sequence[PodStory], *, others: Sequence[PodStory]) -> tuple[Bl
     replicas = frozenset(pod.set_replica for pod in others)
     group_replicas = frozenset((pod.group, pod.group_replica) for pod in others)
 
-    def unit_of(pod: PodStory) -> tuple[Unit, int, str, int]:
+    def unit_of(pod: PodStory) -> tuple[UnitKind, int, str, int]:
         if pod.set_replica not in replicas:
-            return Unit.SET_REPLICA, pod.set_replica, "", -1
+            return UnitKind.SET_REPLICA, pod.set_replica, "", -1
         if pod.group and (pod.group, pod.group_replica) not in group_replicas:
-            return Unit.GROUP_REPLICA, pod.set_replica, pod.group, pod.group_replica
-        return Unit.POD, pod.set_replica, pod.clique, -1
+            return UnitKind.GROUP_REPLICA, pod.set_replica, pod.group, pod.group_replica
+        return UnitKind.POD, pod.set_replica, pod.clique, -1
 
     return tuple(
         Block(
@@ -411,10 +412,10 @@ def _named(structure: Structure) -> Iterator[tuple[str, int]]:
 # What is not as it should be in the end
 
 
-def _waiting(pods: Sequence[PodStory]) -> tuple[Waiting, ...]:
+def _waiting(pods: Sequence[PodStory]) -> tuple[PendingPods, ...]:
     unready = [pod for pod in pods if pod.is_there and not pod.is_ready and not pod.was_there]
     return tuple(
-        Waiting(pods=len(some), cliques=tuple(dict.fromkeys(pod.clique for pod in some)), waits_for=waits_for)
+        PendingPods(pods=len(some), cliques=tuple(dict.fromkeys(pod.clique for pod in some)), waits_for=waits_for)
         for waits_for, some in _grouped(unready, lambda pod: pod.waits_for).items()
     )
 

@@ -18,7 +18,7 @@ from grove.api.types.meta import JsonObject, NamespacedName, Uid
 from grove.api.types.pod import Pod
 from grove.clock import Clock, LoopClock
 from grove.cluster.apiserver.api_server import ApiServer
-from grove.cluster.built_in_resources import SERVED, Served
+from grove.cluster.built_in_resources import SERVED, ResourceInfo
 from grove.cluster.controllers.garbage_collector import GarbageCollector
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
@@ -34,8 +34,8 @@ from grove.kube.transport import Transport
 from grove.kube.write_limiter import WriteLimiter
 from grove.sim.in_process_admission import admission_of
 from grove.sim.rehearsal.cluster_import import Observed
-from grove.sim.rehearsal.pod_recorder import PodStory, Recorded, Recorder
-from grove.sim.rehearsal.prediction import Outcome, predict
+from grove.sim.rehearsal.pod_recorder import PodRecorder, PodStory, Recorded
+from grove.sim.rehearsal.prediction import PredictedOutcome, predict
 
 C = TypeVar("C")
 E = TypeVar("E")
@@ -59,7 +59,7 @@ _CHECK_SECONDS = 20.0
 _STARTING = ("", "ContainerCreating", "PodInitializing")
 _ENDLESS = "somewhere"
 _HELD = "held.grove.io"
-_KINDS = {(served.api_version, served.kind): served for served in SERVED}
+_KINDS = {(resource_info.api_version, resource_info.kind): resource_info for resource_info in SERVED}
 
 
 class Rehearsal(msgspec.Struct, Generic[C, E], frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ class _Sandbox:
         self._keeps = frozenset(
             pod.metadata.uid for pod in self.pods() if pod.spec.node_name and not _is_starting(pod, now)
         )  # fmt: skip
-        self.recorder = Recorder(self.clock, self.server.store, sets)
+        self.recorder = PodRecorder(self.clock, self.server.store, sets)
 
     def connect(self) -> InProcessTransport:
         return InProcessTransport(self.server, self.clock)
@@ -183,7 +183,7 @@ class _Sandbox:
 
     def _is_done(self) -> bool:
         outcomes = [predict(one, is_settled=True).outcome for one in self.recorder.end()]
-        return all(outcome in (Outcome.NOTHING, Outcome.DONE) for outcome in outcomes)
+        return all(outcome in (PredictedOutcome.NOTHING, PredictedOutcome.DONE) for outcome in outcomes)
 
     async def _live(self) -> None:
         clock = self.clock
@@ -214,9 +214,11 @@ class _Sandbox:
                 self._put(_ready_node(name))
 
     def _put(self, obj: JsonObject) -> None:
-        served = _served(obj)
+        resource_info = _served(obj)
         metadata = obj["metadata"]
-        self.server.store.put(served, metadata.get("namespace", "") if served.namespaced else "", metadata["name"], obj)
+        self.server.store.put(
+            resource_info, metadata.get("namespace", "") if resource_info.namespaced else "", metadata["name"], obj
+        )
 
     def _chance(self) -> Random:
         """Chance of its own for every part."""
@@ -250,11 +252,11 @@ class _EndlessRoom:
             self._to_bind.put_nowait(new)
 
 
-def _served(obj: JsonObject) -> Served:
-    served = _KINDS.get((str(obj["apiVersion"]), str(obj["kind"])))
-    if served is None:
+def _served(obj: JsonObject) -> ResourceInfo:
+    resource_info = _KINDS.get((str(obj["apiVersion"]), str(obj["kind"])))
+    if resource_info is None:
         raise UserError(f"{obj['apiVersion']} {obj['kind']} cannot be rehearsed; leave it out")
-    return served
+    return resource_info
 
 
 def _sandboxed(obj: JsonObject, known: frozenset[object], *, is_held: bool) -> JsonObject:

@@ -18,8 +18,8 @@ from grove.api.types.podgang import PodGang
 from grove.clock import Clock
 from grove.cluster.storage.store import Change, ChangeType
 from grove.controller.observability.decision_log import Done, NoJournal
-from grove.planner.actions import Action, Create, Delete, DeleteMany, Emit, Patch, Severity
-from grove.sim.write_log import Happening
+from grove.planner.actions import Action, Create, Delete, DeleteMany, EventRecord, Patch, Severity
+from grove.sim.write_log import WriteRecord
 
 SCENARIO = "scenario"
 OPERATOR = "operator"
@@ -132,7 +132,7 @@ class Teller(NoJournal):
 
     # What the operator decided
 
-    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[Emit]) -> None:
+    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
         name = self._set_names.get(key, "a set that is gone")
         replicas = {replica for replica, _ in done}
         for replica, action in done:
@@ -164,7 +164,7 @@ class Teller(NoJournal):
     # What can be seen in the store
 
     def observe(self, change: Change) -> None:
-        match change.served.plural:
+        match change.resource_info.plural:
             case "podcliquesets":
                 self._set_changed(change)
             case "podcliques":
@@ -202,7 +202,7 @@ class Teller(NoJournal):
             self._node_of[f"{pod.metadata.namespace}/{pod.metadata.name}"] = pod.spec.node_name
             self.count(SCHEDULER, "placed", "pod", _gang_of(pod))
 
-    def wrote(self, happening: Happening) -> None:
+    def wrote(self, happening: WriteRecord) -> None:
         """The node controller deletes the pods of a node that has not answered for a while."""
         target = happening.write.target
         if happening.who == NODES and (target.verb, target.resource) == ("delete", "pods"):

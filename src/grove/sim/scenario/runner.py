@@ -14,7 +14,7 @@ import msgspec
 
 from grove.api import labels
 from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Resource
-from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Uid, Wire, find_condition
+from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Uid, WireStruct, find_condition
 from grove.api.types.pod import Pod
 from grove.api.values.durations import parse_duration
 from grove.clock import Clock, LoopClock
@@ -39,9 +39,9 @@ from grove.sim.scenario.scenario_file import (
     Scale,
     Scenario,
     ScenarioError,
-    Step,
+    ScenarioStep,
 )
-from grove.sim.simulation import EPOCH, NotSettled, Operator, World
+from grove.sim.simulation import EPOCH, NotSettled, SimulatedOperator, World
 
 E = TypeVar("E")
 
@@ -83,7 +83,7 @@ async def play(
         )
 
 
-def _told_operator(teller: Teller, client: Client, clock: Clock, random: Random) -> Operator:
+def _told_operator(teller: Teller, client: Client, clock: Clock, random: Random) -> SimulatedOperator:
     return Controller(client, clock, random, journal=teller)
 
 
@@ -137,43 +137,43 @@ class _Player:
         except NotSettled:
             self._teller.tell(SCENARIO, "ends here, though something still changes", "write until to see more")
 
-    async def _take(self, path: str, step: Step) -> None:
+    async def _take(self, path: str, step: ScenarioStep) -> None:
         (key,) = step.given
         try:
             await self._do(f"{path}.{key}", step)
         except ApiError as error:
             raise ScenarioError(f"{path}.{key}: the cluster says no at {step.at}: {error.message}") from error
 
-    async def _do(self, path: str, step: Step) -> None:
+    async def _do(self, path: str, step: ScenarioStep) -> None:
         world = self._world
         match step:
-            case Step(apply=manifests) if manifests is not None:
+            case ScenarioStep(apply=manifests) if manifests is not None:
                 await self._apply(path, manifests)
-            case Step(delete=str(target)):
+            case ScenarioStep(delete=str(target)):
                 resource, name = self._existing(path, target)
                 await world.delete(resource, name)
                 self._teller.tell(SCENARIO, f"deletes {target}")
-            case Step(scale=Scale() as scale):
+            case ScenarioStep(scale=Scale() as scale):
                 resource, name = self._existing(f"{path}.target", scale.target, _SCALABLE)
                 await world.scale(resource, name, scale.replicas)
                 self._teller.tell(SCENARIO, f"scales {scale.target} to {scale.replicas}")
-            case Step(lose=Lose() as lose):
+            case ScenarioStep(lose=Lose() as lose):
                 await self._lose(path, lose)
-            case Step(add=NodeGroup() as group):
+            case ScenarioStep(add=NodeGroup() as group):
                 names = await world.nodes.create(group.count, group.resources, group.labels)
                 self._teller.tell(SCENARIO, f"adds {_listed(names)}")
-            case Step(operator=Life() as life):
+            case ScenarioStep(operator=Life() as life):
                 await self._operator(life)
-            case Step(freeze=str(plural)):
+            case ScenarioStep(freeze=str(plural)):
                 world.freeze_watch(plural)
                 self._teller.tell(SCENARIO, f"freezes the operator's watch of {plural}")
-            case Step(thaw=str(plural)):
+            case ScenarioStep(thaw=str(plural)):
                 world.thaw_watch(plural)
                 self._teller.tell(SCENARIO, f"thaws the operator's watch of {plural}")
-            case Step(faults=FaultPlan() as plan):
+            case ScenarioStep(faults=FaultPlan() as plan):
                 world.set_faults(plan)
                 self._teller.tell(SCENARIO, "changes the weather between the operator and its server")
-            case Step(expect=Expect() as expect):
+            case ScenarioStep(expect=Expect() as expect):
                 self._judge(path, expect)
             case _:
                 await self._nodes(path, step)
@@ -234,7 +234,7 @@ class _Player:
             case Fate.REMOVE:
                 await nodes.remove(node)
 
-    async def _nodes(self, path: str, step: Step) -> None:
+    async def _nodes(self, path: str, step: ScenarioStep) -> None:
         (key,) = step.given
         nodes = self._world.nodes
         acts = {
@@ -279,9 +279,9 @@ class _Player:
             *(one for condition in expect.conditions if (one := self._condition_complaint(path, condition))),
             *self._identity_complaints(path, expect),
         ]
-        for complaint in complaints:
-            self._teller.tell(SCENARIO, "expected otherwise", complaint)
-            self.failures.append(f"{clock_time(self._teller.seconds)} {path}: {complaint}")
+        for error_message in complaints:
+            self._teller.tell(SCENARIO, "expected otherwise", error_message)
+            self.failures.append(f"{clock_time(self._teller.seconds)} {path}: {error_message}")
         if not complaints:
             self._teller.tell(SCENARIO, "finds all as expected")
 
@@ -328,7 +328,7 @@ class _Player:
         return _by_clique(self._world.running_pods())
 
     def _living_uids(self) -> dict[str, frozenset[Uid]]:
-        return _by_clique(pod for pod in self._world.pods() if not pod.metadata.is_leaving)
+        return _by_clique(pod for pod in self._world.pods() if not pod.metadata.is_terminating)
 
     def _check_clique(self, path: str, pattern: str) -> None:
         seen = list(self._teller.cliques_seen)
@@ -338,11 +338,11 @@ class _Player:
             )
 
 
-class _Conditions(Wire):
+class _Conditions(WireStruct):
     conditions: tuple[Condition, ...] = ()
 
 
-class _WithConditions(Wire):
+class _WithConditions(WireStruct):
     metadata: ObjectMeta
     status: _Conditions = _Conditions()
 

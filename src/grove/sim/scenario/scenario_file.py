@@ -37,11 +37,11 @@ class ScenarioError(UserError):
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScenarioStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of everything in a scenario."""
 
 
-class NodeGroup(Part):
+class NodeGroup(ScenarioStruct):
     """Nodes that are alike."""
 
     count: int = 1
@@ -62,7 +62,7 @@ class Fate(StrEnum):
     REMOVE = "remove"
 
 
-class Lose(Part):
+class Lose(ScenarioStruct):
     """Pods of one clique that run are lost: so many, or all."""
 
     clique: str
@@ -70,7 +70,7 @@ class Lose(Part):
     nodes: Fate = Fate.KEEP
 
 
-class Scale(Part):
+class Scale(ScenarioStruct):
     target: str
     replicas: int
 
@@ -80,7 +80,7 @@ class Life(StrEnum):
     RESTART = "restart"
 
 
-class ConditionIs(Part):
+class ConditionIs(ScenarioStruct):
     """One condition of one object; status `absent`: it has no such condition."""
 
     of: str
@@ -94,7 +94,7 @@ class ConditionIs(Part):
         return str(self.status)
 
 
-class Expect(Part):
+class Expect(ScenarioStruct):
     """What must be so at this moment. Cliques may be named by patterns, such as `chat-0-*`."""
 
     # Ready pods that stay, by clique.
@@ -110,7 +110,7 @@ Manifests = tuple[str | JsonObject, ...]
 NodeNames = str | tuple[str, ...]
 
 
-class Step(Part):
+class ScenarioStep(ScenarioStruct):
     """One happening. Exactly one of its keys besides `at` is given."""
 
     at: str
@@ -145,12 +145,12 @@ class Step(Part):
         )
 
 
-class Scenario(Part):
+class Scenario(ScenarioStruct):
     """Everything that happens, in order. Manifests are objects once it was read."""
 
     nodes: tuple[NodeGroup, ...] = (NodeGroup(count=8),)
     manifests: Manifests = ()
-    timeline: tuple[Step, ...] = ()
+    timeline: tuple[ScenarioStep, ...] = ()
     # When it ends; without it, when nothing changes any more after the last step.
     until: str | None = None
 
@@ -162,7 +162,7 @@ class Scenario(Part):
 _KINDS: dict[str, type[msgspec.Struct]] = {
     "": Scenario,
     "nodes[]": NodeGroup,
-    "timeline[]": Step,
+    "timeline[]": ScenarioStep,
     "timeline[].add": NodeGroup,
     "timeline[].lose": Lose,
     "timeline[].scale": Scale,
@@ -180,8 +180,8 @@ def read_scenario(content: JsonObject, load: Load) -> Scenario:
     except msgspec.ValidationError as error:
         detail, _, path = str(error).partition(" - at `$")
         raise ScenarioError(f"{path.strip('.`') or 'the file'}: {_lowered(detail)}; correct it") from error
-    for complaint in _complaints(scenario):
-        raise ScenarioError(complaint)
+    for error_message in _complaints(scenario):
+        raise ScenarioError(error_message)
     return _with_manifests(scenario, load)
 
 
@@ -244,9 +244,9 @@ def _time_complaints(path: str, text: str) -> Iterator[str]:
         yield f"{path}: {text} is before the beginning; write a time since the start, such as 10m"
 
 
-def _step_complaints(path: str, step: Step) -> Iterator[str]:
+def _step_complaints(path: str, step: ScenarioStep) -> Iterator[str]:
     if len(step.given) != 1:
-        known = [field.name for field in msgspec.structs.fields(Step) if field.name != "at"]
+        known = [field.name for field in msgspec.structs.fields(ScenarioStep) if field.name != "at"]
         found = " and ".join(step.given) or "nothing"
         yield f"{path}: says {found}; write exactly one of: {', '.join(known)}"
     if step.lose is not None and step.lose.pods is not None and step.lose.pods < 1:
@@ -317,9 +317,9 @@ def _loaded(path: str, manifests: Manifests, load: Load) -> tuple[JsonObject, ..
         if isinstance(manifest, str):
             found += load(manifest)
             continue
-        complaint = _manifest_complaint(manifest)
-        if complaint:
-            raise ScenarioError(f"{path}[{index}]: {complaint}; write a whole object, or the path of a file")
+        error_message = _manifest_complaint(manifest)
+        if error_message:
+            raise ScenarioError(f"{path}[{index}]: {error_message}; write a whole object, or the path of a file")
         found.append(manifest)
     return tuple(found)
 

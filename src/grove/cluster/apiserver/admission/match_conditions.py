@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.schemas.cel import CompileError, EvaluationError, Program, Variables, program
+from grove.cluster.schemas.cel import CelProgram, CompileError, EvaluationError, Variables, program
 
 
 class ConditionError(Exception):
@@ -38,7 +38,7 @@ def condition_problem(expression: str) -> str:
     return ""
 
 
-def _program(expression: str) -> Program:
+def _program(expression: str) -> CelProgram:
     """The library knows one variable; each of ours is the only item of a list that is gone through."""
     source = f"\n{expression}\n"
     for name in ("request", "oldObject", "object"):

@@ -9,7 +9,7 @@ from grove.api.validation.field_errors import FieldError, duplicate, invalid, no
 from grove.cluster.apiserver.admission.match_conditions import condition_problem
 from grove.cluster.apiserver.codec.label_selectors import LabelSelector, selector_errors
 from grove.cluster.apiserver.registry.metadata import dns_subdomain_problem, label_key_problem, unreadable
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
@@ -70,16 +70,16 @@ class _Configuration(msgspec.Struct):
     webhooks: list[_Webhook] | None = None
 
 
-def prepared_webhooks(served: Served, obj: JsonObject) -> JsonObject:
+def prepared_webhooks(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """With every default filled in. Raises 400 where the types are wrong."""
     try:
         msgspec.convert(obj, _Configuration)
     except msgspec.ValidationError as problem:
-        raise unreadable(served, f"json: {problem}") from None
+        raise unreadable(resource_info, f"json: {problem}") from None
     webhooks = obj.get("webhooks")
     if not webhooks:
         return obj
-    is_mutating = served.kind == "MutatingWebhookConfiguration"
+    is_mutating = resource_info.kind == "MutatingWebhookConfiguration"
     return {**obj, "webhooks": [_prepared(webhook, is_mutating) for webhook in webhooks]}
 
 

@@ -22,12 +22,12 @@ from grove.cluster.apiserver.admission.webhook_request import (
     NoVerdict,
     Outcome,
     UnansweredError,
-    Verdict,
+    WebhookResult,
 )
-from grove.cluster.apiserver.auth.user_info import Caller
+from grove.cluster.apiserver.auth.user_info import UserInfo
 from grove.cluster.apiserver.codec.label_selectors import selects
-from grove.cluster.apiserver.status_errors import RefusedError, bad_request, forbidden
-from grove.cluster.built_in_resources import BY_QUALIFIED, NAMESPACES, Served
+from grove.cluster.apiserver.status_errors import StatusError, bad_request, forbidden
+from grove.cluster.built_in_resources import BY_QUALIFIED, NAMESPACES, ResourceInfo
 from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
 from grove.cluster.patches.json_patch import apply_json_patch
 from grove.cluster.storage.store import Storage, Table
@@ -39,17 +39,17 @@ _USUAL_TIMEOUT = 10
 _NO_NETWORK = "the embedded cluster has no network of Services; give the webhook a url, or change its failurePolicy"
 
 
-class Write(msgspec.Struct, frozen=True, kw_only=True):
+class AdmissionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A write as webhooks see it. `object` is None of a deletion, `old` of a creation."""
 
     operation: Operation
-    served: Served
+    resource_info: ResourceInfo
     # Of the body where it is not the resource's own: a Scale, a Binding.
     api_version: str
     kind: str
     namespace: str
     name: str
-    caller: Caller
+    user: UserInfo
     subresource: str = ""
     object: JsonObject | None = None
     old: JsonObject | None = None
@@ -59,7 +59,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_configuration(self) -> bool:
         """Webhooks are not asked about webhooks: nobody could remove one that is broken."""
-        return self.served is MUTATING or self.served is VALIDATING
+        return self.resource_info is MUTATING or self.resource_info is VALIDATING
 
 
 class Inquiry:
@@ -89,7 +89,7 @@ class _Hook(msgspec.Struct, frozen=True):
         return bool(self.spec.get("failurePolicy") == "Ignore")
 
 
-class Webhooks:
+class WebhookDispatcher:
     """All webhooks of a cluster."""
 
     def __init__(self, store: Storage) -> None:
@@ -105,8 +105,8 @@ class Webhooks:
     def has_validating(self) -> bool:
         return bool(self._validating.hooks())
 
-    def mutated(self, write: Write, inquiry: Inquiry | None, warnings: list[str]) -> JsonObject | None:
-        """The object after every mutating webhook, which are asked one after the other; raises as `RefusedError`."""
+    def mutated(self, write: AdmissionWrite, webhook_session: Inquiry | None, warnings: list[str]) -> JsonObject | None:
+        """The object after every mutating webhook, which are asked one after the other; raises as `StatusError`."""
         hooks = self._mutating.hooks()
         if write.is_configuration:
             return write.object
@@ -116,7 +116,7 @@ class Webhooks:
         for index, hook in enumerate(hooks):
             if not self._is_meant(hook, write):
                 continue
-            changed = _patched(hook, write, self._verdict(hook, write, inquiry, warnings))
+            changed = _patched(hook, write, self._verdict(hook, write, webhook_session, warnings))
             if changed != write.object:
                 again.update(seen)
                 write = msgspec.structs.replace(write, object=changed)
@@ -125,41 +125,45 @@ class Webhooks:
         for index in sorted(again):
             hook = hooks[index]
             if self._is_meant(hook, write):
-                changed = _patched(hook, write, self._verdict(hook, write, inquiry, warnings))
+                changed = _patched(hook, write, self._verdict(hook, write, webhook_session, warnings))
                 write = msgspec.structs.replace(write, object=changed)
         return write.object
 
-    def validate(self, write: Write, inquiry: Inquiry | None, warnings: list[str]) -> None:
+    def validate(self, write: AdmissionWrite, webhook_session: Inquiry | None, warnings: list[str]) -> None:
         """Every validating webhook is asked, all at once; raises as the first that refuses."""
         hooks = self._validating.hooks()
         if write.is_configuration:
             return
         meant = [hook for hook in hooks if self._is_meant(hook, write)]
         calls = [self._call(hook, write) for hook in meant]
-        if missing := tuple(call for call in calls if inquiry is None or call.key not in inquiry.answers):
+        if missing := tuple(
+            call for call in calls if webhook_session is None or call.key not in webhook_session.answers
+        ):
             raise UnansweredError(missing)
         for hook in meant:
-            self._verdict(hook, write, inquiry, warnings)
+            self._verdict(hook, write, webhook_session, warnings)
 
-    def _verdict(self, hook: _Hook, write: Write, inquiry: Inquiry | None, warnings: list[str]) -> Verdict:
+    def _verdict(
+        self, hook: _Hook, write: AdmissionWrite, webhook_session: Inquiry | None, warnings: list[str]
+    ) -> WebhookResult:
         """Of a webhook that is not refused; raises."""
         call = self._call(hook, write)
-        outcome = None if inquiry is None else inquiry.answers.get(call.key)
+        outcome = None if webhook_session is None else webhook_session.answers.get(call.key)
         match outcome:
             case None:
                 raise UnansweredError((call,))
             case NoVerdict(why=why):
                 if hook.fails_open:
-                    return Verdict(is_allowed=True)
+                    return WebhookResult(is_allowed=True)
                 raise _internal(f'failed calling webhook "{hook.name}": {why}')
-            case Verdict(is_allowed=True):
+            case WebhookResult(is_allowed=True):
                 warnings += outcome.warnings
                 return outcome
-            case Verdict():
+            case WebhookResult():
                 warnings += outcome.warnings
                 raise _denied(hook.name, outcome.status)
 
-    def _call(self, hook: _Hook, write: Write) -> Call:
+    def _call(self, hook: _Hook, write: AdmissionWrite) -> Call:
         spec = hook.spec
         if write.is_dry and spec.get("sideEffects") not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
@@ -189,7 +193,7 @@ class Webhooks:
             return Address(shown=shown, problem=_NO_NETWORK)
         return Address(shown=shown, url=f"https://{spec['externalName']}:{port}/{path}", tls_name=host)
 
-    def _is_meant(self, hook: _Hook, write: Write) -> bool:
+    def _is_meant(self, hook: _Hook, write: AdmissionWrite) -> bool:
         spec = hook.spec
         if not any(_is_about(rule, write) for rule in spec.get("rules") or ()):
             return False
@@ -199,10 +203,10 @@ class Webhooks:
             return False
         return _meets_conditions(hook, write)
 
-    def _has_namespace(self, selector: JsonObject | None, write: Write) -> bool:
+    def _has_namespace(self, selector: JsonObject | None, write: AdmissionWrite) -> bool:
         if not selector:
             return True
-        if write.served is NAMESPACES:
+        if write.resource_info is NAMESPACES:
             obj = write.object or write.old or {}
             return selects(selector, obj)
         if not write.namespace:
@@ -222,7 +226,7 @@ class _Source:
     def hooks(self) -> tuple[_Hook, ...]:
         if self._table.end != self._read_at:
             self._read_at = self._table.end
-            is_mutating = self._table.served is MUTATING
+            is_mutating = self._table.resource_info is MUTATING
             self._hooks = tuple(
                 _Hook(webhook["name"], is_mutating, webhook)
                 for entry in self._table.entries("")
@@ -231,38 +235,38 @@ class _Source:
         return self._hooks
 
 
-def _is_about(rule: JsonObject, write: Write) -> bool:
-    served = write.served
+def _is_about(rule: JsonObject, write: AdmissionWrite) -> bool:
+    resource_info = write.resource_info
     return (
         _has_scope(rule.get("scope", "*"), write)
         and _has(rule["operations"], write.operation.value)
-        and _has(rule["apiGroups"], served.group)
-        and _has(rule["apiVersions"], served.version)
+        and _has(rule["apiGroups"], resource_info.group)
+        and _has(rule["apiVersions"], resource_info.version)
         and any(_is_resource(resource, write) for resource in rule["resources"])
     )
 
 
-def _has_scope(scope: str, write: Write) -> bool:
-    return scope == "*" or (scope == "Namespaced") is write.served.namespaced
+def _has_scope(scope: str, write: AdmissionWrite) -> bool:
+    return scope == "*" or (scope == "Namespaced") is write.resource_info.namespaced
 
 
 def _has(items: Iterable[str], wanted: str) -> bool:
     return any(item in ("*", wanted) for item in items)
 
 
-def _is_resource(text: str, write: Write) -> bool:
+def _is_resource(text: str, write: AdmissionWrite) -> bool:
     resource, _, subresource = text.partition("/")
-    return resource in ("*", write.served.plural) and subresource in ("*", write.subresource)
+    return resource in ("*", write.resource_info.plural) and subresource in ("*", write.subresource)
 
 
-def _has_labels(selector: JsonObject | None, write: Write) -> bool:
+def _has_labels(selector: JsonObject | None, write: AdmissionWrite) -> bool:
     """Of an update the object as it was counts as well."""
     if not selector:
         return True
     return any(obj is not None and selects(selector, obj) for obj in (write.object, write.old))
 
 
-def _meets_conditions(hook: _Hook, write: Write) -> bool:
+def _meets_conditions(hook: _Hook, write: AdmissionWrite) -> bool:
     conditions = hook.spec.get("matchConditions")
     if not conditions:
         return True
@@ -272,17 +276,17 @@ def _meets_conditions(hook: _Hook, write: Write) -> bool:
     except ConditionError as problem:
         if hook.fails_open:
             return False
-        raise forbidden(write.served, write.name, str(problem)) from None
+        raise forbidden(write.resource_info, write.name, str(problem)) from None
 
 
 # --- questions -------------------------------------------------------------------------------------------------------
 
 
-def _question(write: Write) -> JsonObject:
+def _question(write: AdmissionWrite) -> JsonObject:
     """The request of a review, but for its uid."""
-    served = write.served
+    resource_info = write.resource_info
     kind = _kind(write.api_version, write.kind)
-    resource = {"group": served.group, "version": served.version, "resource": served.plural}
+    resource = {"group": resource_info.group, "version": resource_info.version, "resource": resource_info.plural}
     question: JsonObject = {"kind": kind, "resource": resource}
     if write.subresource:
         question["subResource"] = write.subresource
@@ -295,7 +299,7 @@ def _question(write: Write) -> JsonObject:
         question["namespace"] = write.namespace
     return question | {
         "operation": write.operation.value,
-        "userInfo": write.caller.wire(),
+        "userInfo": write.user.wire(),
         "object": write.object,
         "oldObject": write.old,
         "dryRun": write.is_dry,
@@ -312,7 +316,7 @@ def _kind(api_version: str, kind: str) -> JsonObject:
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 
-def _patched(hook: _Hook, write: Write, verdict: Verdict) -> JsonObject | None:
+def _patched(hook: _Hook, write: AdmissionWrite, verdict: WebhookResult) -> JsonObject | None:
     if not verdict.patch:
         return write.object
     if write.object is None:
@@ -327,13 +331,13 @@ def _patched(hook: _Hook, write: Write, verdict: Verdict) -> JsonObject | None:
     return changed
 
 
-def _internal(why: str) -> RefusedError:
+def _internal(why: str) -> StatusError:
     """How a real server tells that a webhook is to blame, and not the client."""
     details = {"causes": [{"message": why}]}
-    return RefusedError(500, "InternalError", f"Internal error occurred: {why}", details)
+    return StatusError(500, "InternalError", f"Internal error occurred: {why}", details)
 
 
-class _DeniedError(RefusedError):
+class _DeniedError(StatusError):
     """The webhook's own words, whatever they are."""
 
     def __init__(self, given: JsonObject, message: str) -> None:
@@ -348,7 +352,7 @@ class _DeniedError(RefusedError):
         return {**head, "message": self.message, **kept, "code": self.code}
 
 
-def _denied(name: str, given: JsonObject | None) -> RefusedError:
+def _denied(name: str, given: JsonObject | None) -> StatusError:
     status = given or {}
     why = status.get("message") or status.get("reason")
     denied = f'admission webhook "{name}" denied the request'

@@ -5,12 +5,12 @@ Which webhooks there are and what they say: `webhook_dispatcher.py`.
 
 from grove.api.types.admission import Operation
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.admission.webhook_dispatcher import Write
+from grove.cluster.apiserver.admission.webhook_dispatcher import AdmissionWrite
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.metadata import read_shape
-from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.verbs.scale_conversion import replicas_of, scale_of, with_replicas
-from grove.cluster.built_in_resources import PODS, Served
+from grove.cluster.built_in_resources import PODS, ResourceInfo
 
 # What only the server writes, and has not written yet when a new object is changed.
 _UNBORN = ("uid", "resourceVersion", "generation", "creationTimestamp")
@@ -20,28 +20,28 @@ _OPTIONS = {Operation.CREATE: "CreateOptions", Operation.UPDATE: "UpdateOptions"
 _META = "meta.k8s.io/v1"
 
 
-def mutated(context: Context, target: Target, new: JsonObject, old: JsonObject | None) -> JsonObject:
+def mutated(context: Context, target: RequestInfo, new: JsonObject, old: JsonObject | None) -> JsonObject:
     """The object as mutating webhooks leave it: the same one if none changed it."""
     webhooks = context.webhooks
     if webhooks is None or not webhooks.has_mutating:
         return new
     if target.subresource == "scale" and old is not None:
         write = _scale_write(context, target, new, old)
-        changed = webhooks.mutated(write, context.inquiry, context.warnings) or {}
-        return new if changed == write.object else with_replicas(target.served, new, replicas_of(changed))
+        changed = webhooks.mutated(write, context.webhook_session, context.warnings) or {}
+        return new if changed == write.object else with_replicas(target.resource_info, new, replicas_of(changed))
     shown = new if old is not None else {**new, "metadata": _unborn(new["metadata"])}
     write = _write(context, target, _shown_name(target, shown), shown, old)
-    changed = webhooks.mutated(write, context.inquiry, context.warnings) or {}
+    changed = webhooks.mutated(write, context.webhook_session, context.warnings) or {}
     if changed == shown:
         return new
     # What the webhook made of it must still be an object of its kind.
-    read_shape(target.served, changed)
+    read_shape(target.resource_info, changed)
     metadata = {key: value for key, value in new["metadata"].items() if key not in _USERS_FIELDS}
     metadata |= {key: changed["metadata"][key] for key in _USERS_FIELDS if changed["metadata"].get(key)}
     return {**changed, "metadata": metadata}
 
 
-def validate(context: Context, target: Target, new: JsonObject, old: JsonObject | None) -> None:
+def validate(context: Context, target: RequestInfo, new: JsonObject, old: JsonObject | None) -> None:
     """Raises what a validating webhook has against the write."""
     webhooks = context.webhooks
     if webhooks is None or not webhooks.has_validating:
@@ -50,72 +50,74 @@ def validate(context: Context, target: Target, new: JsonObject, old: JsonObject 
         write = _scale_write(context, target, new, old)
     else:
         write = _write(context, target, new["metadata"]["name"], new, old)
-    webhooks.validate(write, context.inquiry, context.warnings)
+    webhooks.validate(write, context.webhook_session, context.warnings)
 
 
-def admit_deletion(context: Context, target: Target, old: JsonObject, *, is_dry: bool) -> None:
+def admit_deletion(context: Context, target: RequestInfo, old: JsonObject, *, is_dry: bool) -> None:
     """Raises what any webhook has against the deletion. Of a collection each object is asked about."""
     webhooks = context.webhooks
     if webhooks is None or not (webhooks.has_mutating or webhooks.has_validating):
         return
-    write = Write(
+    write = AdmissionWrite(
         operation=Operation.DELETE,
-        served=target.served,
-        api_version=target.served.api_version,
-        kind=target.served.kind,
+        resource_info=target.resource_info,
+        api_version=target.resource_info.api_version,
+        kind=target.resource_info.kind,
         namespace=_namespace(target, old["metadata"]["name"]),
         name=target.name,
-        caller=context.caller,
+        user=context.user,
         old=old,
         is_dry=is_dry,
         options={"kind": "DeleteOptions", "apiVersion": _META, **({"dryRun": ["All"]} if is_dry else {})},
     )
-    webhooks.mutated(write, context.inquiry, context.warnings)
-    webhooks.validate(write, context.inquiry, context.warnings)
+    webhooks.mutated(write, context.webhook_session, context.warnings)
+    webhooks.validate(write, context.webhook_session, context.warnings)
 
 
-def admit_binding(context: Context, target: Target, binding: JsonObject, *, is_dry: bool) -> None:
+def admit_binding(context: Context, target: RequestInfo, binding: JsonObject, *, is_dry: bool) -> None:
     _admit_below_pod(context, target, "v1", {"kind": "Binding", "apiVersion": "v1", **binding}, is_dry=is_dry)
 
 
-def admit_eviction(context: Context, target: Target, eviction: JsonObject, *, is_dry: bool) -> None:
+def admit_eviction(context: Context, target: RequestInfo, eviction: JsonObject, *, is_dry: bool) -> None:
     _admit_below_pod(context, target, "policy/v1", eviction, is_dry=is_dry)
 
 
-def _admit_below_pod(context: Context, target: Target, api_version: str, body: JsonObject, *, is_dry: bool) -> None:
+def _admit_below_pod(
+    context: Context, target: RequestInfo, api_version: str, body: JsonObject, *, is_dry: bool
+) -> None:
     """What is created under a pod. What a webhook changes in it is not taken."""
     webhooks = context.webhooks
     if webhooks is None or not (webhooks.has_mutating or webhooks.has_validating):
         return
-    write = Write(
+    write = AdmissionWrite(
         operation=Operation.CREATE,
-        served=PODS,
+        resource_info=PODS,
         api_version=api_version,
         kind=body["kind"],
         namespace=target.namespace,
         name=target.name,
         subresource=target.subresource,
-        caller=context.caller,
+        user=context.user,
         object=body,
         is_dry=is_dry,
         options=_options(context, Operation.CREATE),
     )
-    webhooks.mutated(write, context.inquiry, context.warnings)
-    webhooks.validate(write, context.inquiry, context.warnings)
+    webhooks.mutated(write, context.webhook_session, context.warnings)
+    webhooks.validate(write, context.webhook_session, context.warnings)
 
 
-def _write(context: Context, target: Target, name: str, new: JsonObject, old: JsonObject | None) -> Write:
-    served = target.served
+def _write(context: Context, target: RequestInfo, name: str, new: JsonObject, old: JsonObject | None) -> AdmissionWrite:
+    resource_info = target.resource_info
     operation = Operation.CREATE if old is None else Operation.UPDATE
-    return Write(
+    return AdmissionWrite(
         operation=operation,
-        served=served,
-        api_version=served.api_version,
-        kind=served.kind,
+        resource_info=resource_info,
+        api_version=resource_info.api_version,
+        kind=resource_info.kind,
         namespace=_namespace(target, name),
         name=name,
         subresource=target.subresource,
-        caller=context.caller,
+        user=context.user,
         object=new,
         old=old,
         is_dry=context.query.get("dryRun") == "All",
@@ -123,33 +125,33 @@ def _write(context: Context, target: Target, name: str, new: JsonObject, old: Js
     )
 
 
-def _scale_write(context: Context, target: Target, new: JsonObject, old: JsonObject) -> Write:
-    return Write(
+def _scale_write(context: Context, target: RequestInfo, new: JsonObject, old: JsonObject) -> AdmissionWrite:
+    return AdmissionWrite(
         operation=Operation.UPDATE,
-        served=target.served,
+        resource_info=target.resource_info,
         api_version="autoscaling/v1",
         kind="Scale",
         namespace=target.namespace,
         name=target.name,
         subresource="scale",
-        caller=context.caller,
-        object=scale_of(target.served, new),
-        old=scale_of(target.served, old),
+        user=context.user,
+        object=scale_of(target.resource_info, new),
+        old=scale_of(target.resource_info, old),
         is_dry=context.query.get("dryRun") == "All",
         options=_options(context, Operation.UPDATE),
     )
 
 
-def _namespace(target: Target, name: str) -> str:
+def _namespace(target: RequestInfo, name: str) -> str:
     """Of a namespace itself its own name."""
-    return name if _is_namespace(target.served) else target.namespace
+    return name if _is_namespace(target.resource_info) else target.namespace
 
 
-def _is_namespace(served: Served) -> bool:
-    return served.qualified == "namespaces"
+def _is_namespace(resource_info: ResourceInfo) -> bool:
+    return resource_info.qualified == "namespaces"
 
 
-def _shown_name(target: Target, shown: JsonObject) -> str:
+def _shown_name(target: RequestInfo, shown: JsonObject) -> str:
     return target.name or shown["metadata"].get("name", "")
 
 

@@ -50,7 +50,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         return head.encode() + self.question[1:] + b"}"
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class WebhookResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a webhook says. `patch` is a JSON patch, already decoded."""
 
     is_allowed: bool
@@ -65,7 +65,7 @@ class NoVerdict(msgspec.Struct, frozen=True):
     why: str
 
 
-Outcome = Verdict | NoVerdict
+Outcome = WebhookResult | NoVerdict
 # Takes a call, and the uid by which its answer is known.
 Asker = Callable[[Call, str], Awaitable[Outcome]]
 
@@ -123,7 +123,7 @@ def _read_response(call: Call, response: _Response) -> Outcome:
         return _invalid("validating webhook may not return response.patch")
     elif response.patch_type is not None:
         return _invalid("validating webhook may not return response.patchType")
-    verdict = Verdict(
+    verdict = WebhookResult(
         is_allowed=response.allowed, status=response.status, warnings=response.warnings or ()
     )  # fmt: skip
     if not response.allowed or not response.patch:

@@ -11,10 +11,10 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, invalid
-from grove.cluster.apiserver.auth.rbac_authorizer import Attempt, Authorizer
+from grove.cluster.apiserver.auth.rbac_authorizer import Attempt, RBACAuthorizer
 from grove.cluster.apiserver.auth.rbac_defaults import store_rbac_defaults
 from grove.cluster.apiserver.auth.tokens import Authenticator, review_of
-from grove.cluster.apiserver.auth.user_info import Caller
+from grove.cluster.apiserver.auth.user_info import UserInfo
 from grove.cluster.apiserver.codec.protobuf import in_json, is_protobuf
 from grove.cluster.apiserver.codec.request_decoding import decode_object
 from grove.cluster.apiserver.context import Context
@@ -67,8 +67,8 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
         return Attempt(verb=path.verb, path=path.path)
 
     @property
-    def subject(self) -> Caller:
-        return Caller(name=self.user, uid=self.uid, groups=self.groups, extra=tuple(self.extra.items()))
+    def subject(self) -> UserInfo:
+        return UserInfo(name=self.user, uid=self.uid, groups=self.groups, extra=tuple(self.extra.items()))
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ _Answer = Callable[["Reviews", _Question], JsonObject]
 class Reviews:
     """Answers for the caller of the request that is being handled."""
 
-    def __init__(self, context: Context, authorizer: Authorizer, authenticator: Authenticator) -> None:
+    def __init__(self, context: Context, authorizer: RBACAuthorizer, authenticator: Authenticator) -> None:
         self._context = context
         self._authorizer = authorizer
         self._authenticator = authenticator
@@ -121,7 +121,7 @@ class Reviews:
 
     def own_access(self, question: _Question) -> JsonObject:
         _check(_one_question(question.spec))
-        return self._decided(self._context.caller, question.spec.attempt)
+        return self._decided(self._context.user, question.spec.attempt)
 
     def access(self, question: _Question) -> JsonObject:
         spec = question.spec
@@ -144,7 +144,7 @@ class Reviews:
     def own_rules(self, question: _Question) -> JsonObject:
         if not question.spec.namespace:
             raise bad_request("no namespace on request")
-        rights = self._authorizer.rights(self._context.caller, question.spec.namespace)
+        rights = self._authorizer.rights(self._context.user, question.spec.namespace)
         rules = [grant.rule for grant in rights.grants]
         found: JsonObject = {
             "resourceRules": [_told_rule(rule, _RESOURCE_FIELDS) for rule in rules if rule.get("resources")],
@@ -154,15 +154,15 @@ class Reviews:
         return found | ({"evaluationError": ", ".join(rights.problems)} if rights.problems else {})
 
     def own_name(self, question: _Question) -> JsonObject:
-        return {"userInfo": self._context.caller.wire()}
+        return {"userInfo": self._context.user.wire()}
 
     def token(self, question: _Question) -> JsonObject:
         if not question.spec.token:
             raise bad_request("token is required for TokenReview in authentication")
         return review_of(self._authenticator, question.spec.token, question.spec.audiences)
 
-    def _decided(self, caller: Caller, attempt: Attempt) -> JsonObject:
-        decision = self._authorizer.decide(caller, attempt)
+    def _decided(self, user: UserInfo, attempt: Attempt) -> JsonObject:
+        decision = self._authorizer.decide(user, attempt)
         return {"allowed": decision.is_allowed} | ({"reason": decision.reason} if decision.reason else {})
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.auth.user_info import Caller, account_name
+from grove.cluster.apiserver.auth.user_info import UserInfo, account_name
 from grove.cluster.apiserver.codec.bool_params import is_on
 from grove.cluster.apiserver.codec.selectors import exact_name
-from grove.cluster.apiserver.status_errors import RefusedError
+from grove.cluster.apiserver.status_errors import StatusError
 from grove.cluster.built_in_resources import BY_QUALIFIED
 from grove.cluster.storage.store import Storage
 from grove.kube.transport import Request
@@ -63,46 +63,46 @@ class Decision(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Authorizer:
+class RBACAuthorizer:
     """Decides from what the store holds at the moment."""
 
     def __init__(self, store: Storage) -> None:
-        self._tables = [store.table(served) for served in _KINDS]
+        self._tables = [store.table(resource_info) for resource_info in _KINDS]
         self._store = store
         # Rights by caller and namespace, until a role or binding changes.
         self._kept: dict[tuple[str, tuple[str, ...], str], Rights] = {}
         self._kept_at: list[int] = []
 
-    def decide(self, caller: Caller, attempt: Attempt) -> Decision:
-        if caller.is_unrestricted:
+    def decide(self, user: UserInfo, attempt: Attempt) -> Decision:
+        if user.is_unrestricted:
             return Decision(True)
-        rights = self.rights(caller, attempt.namespace)
+        rights = self.rights(user, attempt.namespace)
         for grant in rights.grants:
             if _covers(grant.rule, attempt):
                 return Decision(True, grant.why)
         return Decision(False, f"RBAC: {_together(rights.problems)}" if rights.problems else "")
 
-    def check(self, caller: Caller, attempt: Attempt) -> None:
+    def check(self, user: UserInfo, attempt: Attempt) -> None:
         """Raises 403."""
-        decision = self.decide(caller, attempt)
+        decision = self.decide(user, attempt)
         if not decision.is_allowed:
-            raise _forbidden(caller, attempt, decision.reason)
+            raise _forbidden(user, attempt, decision.reason)
 
-    def rights(self, caller: Caller, namespace: str) -> Rights:
+    def rights(self, user: UserInfo, namespace: str) -> Rights:
         ends = [table.end for table in self._tables]
         if ends != self._kept_at:
             self._kept.clear()
             self._kept_at = ends
-        key = (caller.name, caller.groups, namespace)
+        key = (user.name, user.groups, namespace)
         found = self._kept.get(key)
         if found is None:
-            found = self._kept[key] = self._rights(caller, namespace)
+            found = self._kept[key] = self._rights(user, namespace)
         return found
 
-    def _rights(self, caller: Caller, namespace: str) -> Rights:
+    def _rights(self, user: UserInfo, namespace: str) -> Rights:
         grants: list[Grant] = []
         problems: list[str] = []
-        for binding, subject in self._bindings(caller, namespace):
+        for binding, subject in self._bindings(user, namespace):
             reference = binding["roleRef"]
             rules = self._rules(reference, binding["metadata"].get("namespace", ""))
             if rules is None:
@@ -112,13 +112,13 @@ class Authorizer:
             grants += [Grant(rule, why) for rule in rules]
         return Rights(tuple(grants), tuple(problems))
 
-    def _bindings(self, caller: Caller, namespace: str) -> Iterator[tuple[JsonObject, JsonObject]]:
+    def _bindings(self, user: UserInfo, namespace: str) -> Iterator[tuple[JsonObject, JsonObject]]:
         """Every binding that is about the caller, with the subject by which it is."""
-        for served in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS) if namespace else (CLUSTER_ROLE_BINDINGS,):
-            place = namespace if served is ROLE_BINDINGS else ""
-            for entry in self._store.table(served).entries(place):
+        for resource_info in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS) if namespace else (CLUSTER_ROLE_BINDINGS,):
+            place = namespace if resource_info is ROLE_BINDINGS else ""
+            for entry in self._store.table(resource_info).entries(place):
                 for subject in entry.obj.get("subjects") or ():
-                    if _is_about(subject, caller, place):
+                    if _is_about(subject, user, place):
                         yield entry.obj, subject
                         break
 
@@ -166,15 +166,15 @@ def _selected_name(request: Request) -> str:
     return exact_name(selector) if "metadata.name" in selector else ""
 
 
-def _is_about(subject: JsonObject, caller: Caller, namespace: str) -> bool:
+def _is_about(subject: JsonObject, user: UserInfo, namespace: str) -> bool:
     match subject.get("kind"):
         case "User":
-            return subject.get("name") == caller.name
+            return subject.get("name") == user.name
         case "Group":
-            return subject.get("name") in caller.groups
+            return subject.get("name") in user.groups
         case "ServiceAccount":
             place = subject.get("namespace") or namespace
-            return bool(place) and account_name(place, subject.get("name", "")) == caller.name
+            return bool(place) and account_name(place, subject.get("name", "")) == user.name
         case _:
             return False
 
@@ -227,10 +227,10 @@ def _together(problems: tuple[str, ...]) -> str:
     return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
 
 
-def _forbidden(caller: Caller, attempt: Attempt, reason: str) -> RefusedError:
-    who = f'User "{caller.name}" cannot {attempt.verb}'
+def _forbidden(user: UserInfo, attempt: Attempt, reason: str) -> StatusError:
+    who = f'User "{user.name}" cannot {attempt.verb}'
     if attempt.path:
-        return RefusedError(403, "Forbidden", f'forbidden: {who} path "{attempt.path}"', {})
+        return StatusError(403, "Forbidden", f'forbidden: {who} path "{attempt.path}"', {})
     qualified = f"{attempt.resource}.{attempt.group}" if attempt.group else attempt.resource
     named = f' "{attempt.name}"' if attempt.name else ""
     where = f'in the namespace "{attempt.namespace}"' if attempt.namespace else "at the cluster scope"
@@ -242,4 +242,4 @@ def _forbidden(caller: Caller, attempt: Attempt, reason: str) -> RefusedError:
     if attempt.group:
         details["group"] = attempt.group
     details["kind"] = attempt.resource
-    return RefusedError(403, "Forbidden", f"{message}: {reason}" if reason else message, details)
+    return StatusError(403, "Forbidden", f"{message}: {reason}" if reason else message, details)

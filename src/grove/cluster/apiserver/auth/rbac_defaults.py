@@ -8,7 +8,7 @@ from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.auth.rbac_authorizer import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, RBAC
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.metadata import draw_uid, wire_time
-from grove.cluster.built_in_resources import SERVED, Served
+from grove.cluster.built_in_resources import SERVED, ResourceInfo
 
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _READ = ["get", "list", "watch"]
@@ -76,9 +76,9 @@ def _editing() -> list[JsonObject]:
 def _workloads() -> dict[str, list[str]]:
     """Resources of a namespace by their group."""
     found: dict[str, list[str]] = {}
-    for served in SERVED:
-        if served.namespaced and served.group != RBAC and served.plural not in _NOT_OF_USERS:
-            found.setdefault(served.group, []).append(served.plural)
+    for resource_info in SERVED:
+        if resource_info.namespaced and resource_info.group != RBAC and resource_info.plural not in _NOT_OF_USERS:
+            found.setdefault(resource_info.group, []).append(resource_info.plural)
     return found
 
 
@@ -86,12 +86,12 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> JsonObject:
     return {"apiGroups": [group], "resources": resources, "verbs": verbs}
 
 
-def _store(context: Context, served: Served, name: str, content: JsonObject) -> None:
+def _store(context: Context, resource_info: ResourceInfo, name: str, content: JsonObject) -> None:
     metadata = {
         "name": name,
         "uid": draw_uid(context.random),
         "creationTimestamp": wire_time(context.started_at),
         "labels": _LABELS,
     }
-    obj = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata, **content}
-    context.store.put(served, "", name, obj)
+    obj = {"kind": resource_info.kind, "apiVersion": resource_info.api_version, "metadata": metadata, **content}
+    context.store.put(resource_info, "", name, obj)

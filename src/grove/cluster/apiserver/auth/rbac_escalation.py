@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.auth.rbac_authorizer import CLUSTER_ROLES, RBAC, ROLES, Attempt, Authorizer
-from grove.cluster.apiserver.auth.user_info import Caller
+from grove.cluster.apiserver.auth.rbac_authorizer import CLUSTER_ROLES, RBAC, ROLES, Attempt, RBACAuthorizer
+from grove.cluster.apiserver.auth.user_info import UserInfo
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import forbidden, not_found
 
 
@@ -28,42 +28,44 @@ class _Piece(msgspec.Struct, frozen=True):
         return f'{{APIGroups:["{self.group}"], Resources:["{self.resource}"]{names}, Verbs:["{self.verb}"]}}'
 
 
-def confirm_grant(context: Context, target: Target, new: JsonObject) -> None:
+def confirm_grant(context: Context, target: RequestInfo, new: JsonObject) -> None:
     """Raises 403 if the role, or the role that the binding gives, holds what the caller does not."""
-    caller = context.caller
-    if target.served.group != RBAC or caller.is_unrestricted:
+    user = context.user
+    if target.resource_info.group != RBAC or user.is_unrestricted:
         return
-    authorizer, name = Authorizer(context.store), new["metadata"]["name"]
+    authorizer, name = RBACAuthorizer(context.store), new["metadata"]["name"]
     if "roleRef" in new:
         rules = _given_rules(context, authorizer, target, new["roleRef"])
-    elif _may(authorizer, caller, "escalate", target.served.plural, target.namespace, name):
+    elif _may(authorizer, user, "escalate", target.resource_info.plural, target.namespace, name):
         return
     else:
         rules = new.get("rules") or []
-    held = [grant.rule for grant in authorizer.rights(caller, target.namespace).grants]
+    held = [grant.rule for grant in authorizer.rights(user, target.namespace).grants]
     missing = [piece for piece in _pieces(rules) if not any(_holds(rule, piece) for rule in held)]
     if missing:
-        groups = " ".join(f'"{group}"' for group in caller.groups)
+        groups = " ".join(f'"{group}"' for group in user.groups)
         lines = "\n".join(map(str, missing))
-        why = f'user "{caller.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:'
-        raise forbidden(target.served, name, f"{why}\n{lines}")
+        why = f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:'
+        raise forbidden(target.resource_info, name, f"{why}\n{lines}")
 
 
-def _given_rules(context: Context, authorizer: Authorizer, target: Target, reference: JsonObject) -> list[JsonObject]:
-    served = ROLES if reference["kind"] == "Role" else CLUSTER_ROLES
-    namespace = target.namespace if served.namespaced else ""
-    if _may(authorizer, context.caller, "bind", served.plural, target.namespace, reference["name"]):
+def _given_rules(
+    context: Context, authorizer: RBACAuthorizer, target: RequestInfo, reference: JsonObject
+) -> list[JsonObject]:
+    resource_info = ROLES if reference["kind"] == "Role" else CLUSTER_ROLES
+    namespace = target.namespace if resource_info.namespaced else ""
+    if _may(authorizer, context.user, "bind", resource_info.plural, target.namespace, reference["name"]):
         return []
-    entry = context.store.table(served).find(namespace, reference["name"])
+    entry = context.store.table(resource_info).find(namespace, reference["name"])
     if entry is None:
         # The real words: the name of the one, the kind of the other.
-        raise not_found(target.served, reference["name"])
+        raise not_found(target.resource_info, reference["name"])
     return entry.obj.get("rules") or []
 
 
-def _may(authorizer: Authorizer, caller: Caller, verb: str, plural: str, namespace: str, name: str) -> bool:
+def _may(authorizer: RBACAuthorizer, user: UserInfo, verb: str, plural: str, namespace: str, name: str) -> bool:
     attempt = Attempt(verb=verb, group=RBAC, resource=plural, namespace=namespace, name=name)
-    return authorizer.decide(caller, attempt).is_allowed
+    return authorizer.decide(user, attempt).is_allowed
 
 
 def _pieces(rules: list[JsonObject]) -> Iterator[_Piece]:

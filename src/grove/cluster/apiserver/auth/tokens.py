@@ -19,14 +19,14 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, invalid
 from grove.clock import Clock
-from grove.cluster.apiserver.auth.user_info import Caller, account_groups, account_name
+from grove.cluster.apiserver.auth.user_info import UserInfo, account_groups, account_name
 from grove.cluster.apiserver.codec.request_decoding import decode_object, is_dry_run
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.metadata import draw_uid, wire_time
-from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import UnreadableError, bad_request, conflict, invalid_kind, not_found
 from grove.cluster.apiserver.verbs.read import find_entry
-from grove.cluster.built_in_resources import BY_QUALIFIED, NODES, PODS, Served
+from grove.cluster.built_in_resources import BY_QUALIFIED, NODES, PODS, ResourceInfo
 from grove.cluster.storage.store import Storage
 from grove.kube.transport import Request, Response
 
@@ -36,7 +36,7 @@ _SECRETS = BY_QUALIFIED["secrets"]
 _USUAL_SECONDS = 3600
 _SHORTEST_SECONDS = 600
 _LONGEST_SECONDS = 1 << 32
-_BOUND_KINDS: dict[str, Served] = {"Pod": PODS, "Secret": _SECRETS, "Node": NODES}
+_BOUND_KINDS: dict[str, ResourceInfo] = {"Pod": PODS, "Secret": _SECRETS, "Node": NODES}
 _GROUP = "authentication.k8s.io"
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 _CLAIM = "kubernetes.io"
@@ -72,10 +72,10 @@ class _Private(msgspec.Struct, frozen=True):
     secret: _Holder | None = None
     node: _Holder | None = None
 
-    def bound(self) -> tuple[tuple[Served, str, _Holder], ...]:
+    def bound(self) -> tuple[tuple[ResourceInfo, str, _Holder], ...]:
         """Kind, namespace and identity of everything that must still be there."""
         holders = ((ACCOUNTS, self.serviceaccount), (PODS, self.pod), (_SECRETS, self.secret))
-        found = [(served, self.namespace, holder) for served, holder in holders if holder is not None]
+        found = [(resource_info, self.namespace, holder) for resource_info, holder in holders if holder is not None]
         # A pod's token also names the node; that one may go.
         if self.node is not None and self.pod is None:
             found.append((NODES, "", self.node))
@@ -92,10 +92,10 @@ class _Claims(msgspec.Struct, frozen=True):
     private: _Private = msgspec.field(name=_CLAIM)
 
 
-class Identity(msgspec.Struct, frozen=True):
+class TokenIdentity(msgspec.Struct, frozen=True):
     """Whom a token belongs to, and for which audiences it was made."""
 
-    caller: Caller
+    user: UserInfo
     audiences: tuple[str, ...]
 
 
@@ -105,26 +105,26 @@ class Authenticator:
     def __init__(self, store: Storage, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._trusted: list[tuple[bytes, Caller]] = []
+        self._trusted: list[tuple[bytes, UserInfo]] = []
         self._key: ec.EllipticCurvePrivateKey | None = None
         # Tokens whose signature was found right: verifying takes longer than the rest of a request.
         self._verified: dict[str, _Claims] = {}
 
-    def trust(self, token: str, caller: Caller) -> None:
+    def trust(self, token: str, user: UserInfo) -> None:
         """From now on this token, which is none of an account, proves to be that caller."""
-        self._trusted.append((token.encode(), caller))
+        self._trusted.append((token.encode(), user))
 
-    def identify(self, token: str, audiences: tuple[str, ...] = ()) -> Identity | None:
+    def identify(self, token: str, audiences: tuple[str, ...] = ()) -> TokenIdentity | None:
         """Without audiences: those of the API server itself."""
         shown = token.encode("utf-8", "surrogateescape")
-        for trusted, caller in self._trusted:
+        for trusted, user in self._trusted:
             if hmac.compare_digest(shown, trusted):
-                return Identity(caller, (ISSUER,))
+                return TokenIdentity(user, (ISSUER,))
         claims = self._claims(token)
         if claims is None or not self._is_valid(claims):
             return None
         common = tuple(audience for audience in audiences or (ISSUER,) if audience in claims.aud)
-        return Identity(_caller(claims), common) if common else None
+        return TokenIdentity(_caller(claims), common) if common else None
 
     def derive_key(self, secret: bytes) -> None:
         """Sign with a key that follows from this secret: a cluster that is restarted knows its tokens again."""
@@ -171,12 +171,12 @@ class Authenticator:
             return False
         return all(self._is_there(*one) for one in claims.private.bound())
 
-    def _is_there(self, served: Served, namespace: str, holder: _Holder) -> bool:
-        entry = self._store.table(served).find(namespace, holder.name)
+    def _is_there(self, resource_info: ResourceInfo, namespace: str, holder: _Holder) -> bool:
+        entry = self._store.table(resource_info).find(namespace, holder.name)
         return entry is not None and entry.obj["metadata"]["uid"] == holder.uid
 
 
-def request_token(context: Context, authenticator: Authenticator, target: Target, request: Request) -> Response:
+def request_token(context: Context, authenticator: Authenticator, target: RequestInfo, request: Request) -> Response:
     """POST serviceaccounts/NAME/token."""
     obj = decode_object("TokenRequest", request)
     spec = _read_spec(obj)
@@ -236,36 +236,36 @@ def _duration_errors(seconds: int) -> list[FieldError]:
     return []
 
 
-def _bound_claims(context: Context, target: Target, bound: _Bound | None) -> JsonObject:
+def _bound_claims(context: Context, target: RequestInfo, bound: _Bound | None) -> JsonObject:
     if bound is None:
         return {}
-    served = _BOUND_KINDS.get(bound.kind) if bound.api_version == "v1" else None
-    if served is None:
+    resource_info = _BOUND_KINDS.get(bound.kind) if bound.api_version == "v1" else None
+    if resource_info is None:
         group, _, version = bound.api_version.rpartition("/")
         raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={bound.kind}")
-    namespace = target.namespace if served.namespaced else ""
-    entry = context.store.table(served).find(namespace, bound.name)
+    namespace = target.namespace if resource_info.namespaced else ""
+    entry = context.store.table(resource_info).find(namespace, bound.name)
     if entry is None:
-        raise not_found(served, bound.name)
+        raise not_found(resource_info, bound.name)
     uid = entry.obj["metadata"]["uid"]
     if bound.uid and bound.uid != uid:
         problem = f"the UID in the bound object reference ({bound.uid}) does not match the UID in record. "
-        raise conflict(served, bound.name, problem + "The object might have been deleted and then recreated")
-    _check_account_of_pod(target, served, entry.obj)
+        raise conflict(resource_info, bound.name, problem + "The object might have been deleted and then recreated")
+    _check_account_of_pod(target, resource_info, entry.obj)
     return {bound.kind.lower(): {"name": bound.name, "uid": uid}}
 
 
-def _check_account_of_pod(target: Target, served: Served, obj: JsonObject) -> None:
-    if served is PODS and (runs_as := obj["spec"].get("serviceAccountName") or "default") != target.name:
+def _check_account_of_pod(target: RequestInfo, resource_info: ResourceInfo, obj: JsonObject) -> None:
+    if resource_info is PODS and (runs_as := obj["spec"].get("serviceAccountName") or "default") != target.name:
         raise bad_request(
             f'cannot bind token for serviceaccount "{target.name}" to pod running with different serviceaccount name '
             f'("{runs_as}")'
         )
 
 
-def _caller(claims: _Claims) -> Caller:
+def _caller(claims: _Claims) -> UserInfo:
     namespace = claims.private.namespace
-    return Caller(
+    return UserInfo(
         name=claims.sub,
         uid=claims.private.serviceaccount.uid,
         groups=account_groups(namespace),
@@ -294,5 +294,5 @@ def review_of(authenticator: Authenticator, token: str, audiences: tuple[str, ..
     identity = authenticator.identify(token, audiences)
     if identity is None:
         return {"user": {}, "error": "invalid bearer token"}
-    status: dict[str, Any] = {"authenticated": True, "user": identity.caller.wire()}
+    status: dict[str, Any] = {"authenticated": True, "user": identity.user.wire()}
     return {**status, "audiences": list(identity.audiences)}

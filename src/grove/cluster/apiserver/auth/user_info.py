@@ -12,7 +12,7 @@ _MASTERS = "system:masters"
 _ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
+class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A user or a service account, as roles and webhooks know it."""
 
     name: str
@@ -37,7 +37,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Whoever has the token of the kubeconfig.
-ADMIN = Caller(name="grove-admin", groups=(_MASTERS, AUTHENTICATED))
+ADMIN = UserInfo(name="grove-admin", groups=(_MASTERS, AUTHENTICATED))
 
 
 def account_name(namespace: str, name: str) -> str:
@@ -49,13 +49,13 @@ def account_groups(namespace: str) -> tuple[str, ...]:
     return "system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED
 
 
-def account(namespace: str, name: str) -> Caller:
-    return Caller(name=account_name(namespace, name), groups=account_groups(namespace))
+def account(namespace: str, name: str) -> UserInfo:
+    return UserInfo(name=account_name(namespace, name), groups=account_groups(namespace))
 
 
 def impersonated(
     name: str, groups: tuple[str, ...] = (), uid: str = "", extra: Mapping[str, tuple[str, ...]] = {}
-) -> Caller:
+) -> UserInfo:
     """Somebody by his name: the groups of a service account follow from it; who is nobody was not authenticated."""
     parts = name.removeprefix(_ACCOUNT_PREFIX).split(":")
     if not groups and name.startswith(_ACCOUNT_PREFIX) and len(parts) == 2:
@@ -64,7 +64,7 @@ def impersonated(
         groups = (*groups, _UNAUTHENTICATED)
     else:
         groups = (*groups, AUTHENTICATED)
-    return Caller(name=name, uid=uid, groups=groups, extra=tuple(extra.items()))
+    return UserInfo(name=name, uid=uid, groups=groups, extra=tuple(extra.items()))
 
 
 # Controllers of the cluster itself, under the names that webhooks know them by on a real one.
@@ -73,5 +73,5 @@ NAMESPACE_CONTROLLER = account("kube-system", "namespace-controller")
 DISRUPTION_CONTROLLER = account("kube-system", "disruption-controller")
 POD_COLLECTOR = account("kube-system", "pod-garbage-collector")
 # A part of the API server itself.
-DEFINITION_CONTROLLER = Caller(name="system:apiserver", groups=(_MASTERS, AUTHENTICATED))
+DEFINITION_CONTROLLER = UserInfo(name="system:apiserver", groups=(_MASTERS, AUTHENTICATED))
 ACCOUNT_CONTROLLER = account("kube-system", "service-account-controller")

@@ -9,7 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.status_errors import RefusedError
+from grove.cluster.apiserver.status_errors import StatusError
 
 _JSON_TYPES = ("application/json", "application/*", "*/*", "")
 
@@ -74,14 +74,14 @@ def _wish(part: str) -> Wish:
     return Wish(media_type.lower(), {name.strip(): value.strip().strip('"') for name, _, value in pairs})
 
 
-def not_acceptable() -> RefusedError:
-    return RefusedError(406, "NotAcceptable", "only the following media types are accepted: application/json")
+def not_acceptable() -> StatusError:
+    return StatusError(406, "NotAcceptable", "only the following media types are accepted: application/json")
 
 
-def not_representable() -> RefusedError:
+def not_representable() -> StatusError:
     """The same, of built-in kinds."""
     message = "406: Not Acceptable\n\nAvailable representations: application/json, application/json;stream=watch"
-    return RefusedError(406, "NotAcceptable", message, {})
+    return StatusError(406, "NotAcceptable", message, {})
 
 
 def metadata_only(body: bytes, form: Form) -> bytes:
@@ -91,7 +91,7 @@ def metadata_only(body: bytes, form: Form) -> bytes:
     if is_list is not (form is Form.METADATA_LIST):
         what = "is a list" if is_list else "is not a list"
         message = f"you requested {form.value}, but the requested object {what} ({found.get('kind')})"
-        raise RefusedError(406, "NotAcceptable", message)
+        raise StatusError(406, "NotAcceptable", message)
     if not is_list:
         return msgspec.json.encode(partial_object(found))
     items = [partial_object(item) for item in found["items"]]

@@ -15,7 +15,7 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.status_errors import (
-    RefusedError,
+    StatusError,
     UnreadableError,
     bad_request,
     unrecognized,
@@ -105,10 +105,10 @@ def is_protobuf(request: Request) -> bool:
     return request.content_type != _JSON and request.content_type.partition(";")[0] == PROTOBUF
 
 
-def _unread(what: str) -> RefusedError:
+def _unread(what: str) -> StatusError:
     refused = unsupported_media_type((_JSON,))
     hint = f"the embedded cluster reads no protobuf of {what}: send JSON"
-    return RefusedError(refused.code, refused.reason, f"{refused.message}; {hint}")
+    return StatusError(refused.code, refused.reason, f"{refused.message}; {hint}")
 
 
 # --- the wire --------------------------------------------------------------------------------------------------------

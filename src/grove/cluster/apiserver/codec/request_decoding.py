@@ -19,7 +19,7 @@ from grove.cluster.apiserver.status_errors import (
     unrecognized,
     unsupported_media_type,
 )
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.kube.transport import APPLY_PATCH, Request
 
 _JSON = "application/json"
@@ -46,68 +46,70 @@ def decode_patch(request: Request) -> Any:
         raise bad_request("invalid JSON patch") from None
 
 
-def read_object(served: Served, request: Request) -> JsonObject:
+def read_object(resource_info: ResourceInfo, request: Request) -> JsonObject:
     """The object in the body, of the kind the path says. Built-in kinds may leave out what the path says anyway."""
-    check_is_json(served, request)
-    obj = decode_object(served.kind, request)
-    if served.is_custom:
-        _check_custom_head(served, obj, request.body)
+    check_is_json(resource_info, request)
+    obj = decode_object(resource_info.kind, request)
+    if resource_info.is_custom:
+        _check_custom_head(resource_info, obj, request.body)
     # To a built-in kind null is absent, at any depth; custom kinds have schemas that may say otherwise.
-    if not served.is_custom and b"null" in request.body:
+    if not resource_info.is_custom and b"null" in request.body:
         obj = without_nulls(obj)
-    return as_kind(served, obj)
+    return as_kind(resource_info, obj)
 
 
-def check_is_json(served: Served, request: Request) -> None:
+def check_is_json(resource_info: ResourceInfo, request: Request) -> None:
     """Raises 415."""
     if request.content_type.partition(";")[0] != _JSON:
-        raise unsupported_media_type((_JSON,) if served.is_custom else (_JSON, _PROTOBUF))
+        raise unsupported_media_type((_JSON,) if resource_info.is_custom else (_JSON, _PROTOBUF))
 
 
-def _check_custom_head(served: Served, obj: JsonObject, body: bytes) -> None:
+def _check_custom_head(resource_info: ResourceInfo, obj: JsonObject, body: bytes) -> None:
     """A custom object must say what it is."""
     if not obj.get("kind"):
         problem = f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'"
-        raise unrecognized(served.kind, body, problem)
+        raise unrecognized(resource_info.kind, body, problem)
     api_version = obj.get("apiVersion") or ""
-    if api_version != served.api_version:
+    if api_version != resource_info.api_version:
         raise bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version "
-            f"({served.api_version})"
+            f"({resource_info.api_version})"
         )
 
 
-def as_kind(served: Served, obj: JsonObject) -> JsonObject:
+def as_kind(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """The same object, `kind` and `apiVersion` first; raises 400 or 422 if they are others than the path says."""
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
-    if kind == served.kind and api_version == served.api_version and _is_tidy(obj):
+    if kind == resource_info.kind and api_version == resource_info.api_version and _is_tidy(obj):
         return obj
-    if served.is_custom:
-        _check_same_custom_kind(served, obj)
+    if resource_info.is_custom:
+        _check_same_custom_kind(resource_info, obj)
     else:
-        _check_same_kind(served, kind or served.kind, api_version or served.api_version)
-    return {"kind": served.kind, "apiVersion": served.api_version, **_rest(obj)}
+        _check_same_kind(resource_info, kind or resource_info.kind, api_version or resource_info.api_version)
+    return {"kind": resource_info.kind, "apiVersion": resource_info.api_version, **_rest(obj)}
 
 
-def _check_same_kind(served: Served, kind: Any, api_version: Any) -> None:
+def _check_same_kind(resource_info: ResourceInfo, kind: Any, api_version: Any) -> None:
     if not isinstance(kind, str) or not isinstance(api_version, str):
-        raise UnreadableError(served.kind, served.version, served.kind, "json: kind and apiVersion are texts")
+        raise UnreadableError(
+            resource_info.kind, resource_info.version, resource_info.kind, "json: kind and apiVersion are texts"
+        )
     version = api_version.rpartition("/")[2]
-    if api_version != served.api_version:
+    if api_version != resource_info.api_version:
         problem = f'no kind "{kind}" is registered for version "{api_version}"'
-        raise UnreadableError(kind, version, served.kind, problem)
-    if kind != served.kind:
-        raise UnreadableError(kind, version, served.kind, "these are different kinds")
+        raise UnreadableError(kind, version, resource_info.kind, problem)
+    if kind != resource_info.kind:
+        raise UnreadableError(kind, version, resource_info.kind, "these are different kinds")
 
 
-def _check_same_custom_kind(served: Served, obj: JsonObject) -> None:
+def _check_same_custom_kind(resource_info: ResourceInfo, obj: JsonObject) -> None:
     metadata = obj.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     shown = name if isinstance(name, str) else ""
-    for field, wanted in (("apiVersion", served.api_version), ("kind", served.kind)):
+    for field, wanted in (("apiVersion", resource_info.api_version), ("kind", resource_info.kind)):
         if (given := obj.get(field)) != wanted:
-            kind = given if field == "kind" and isinstance(given, str) else served.kind
-            raise invalid_kind(kind, served.group, shown, [invalid(field, given, f"must be {wanted}")])
+            kind = given if field == "kind" and isinstance(given, str) else resource_info.kind
+            raise invalid_kind(kind, resource_info.group, shown, [invalid(field, given, f"must be {wanted}")])
 
 
 def _is_tidy(obj: JsonObject) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.registry.metadata import label_key_problem, label_value_problem
 from grove.cluster.apiserver.status_errors import bad_request
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 
 _METADATA_FIELDS = ("metadata.name", "metadata.namespace")
 _FIELDS_OF_KIND = {
@@ -112,12 +112,12 @@ def _as_text(value: object) -> str:
 EVERYTHING = Selection()
 
 
-def parse_selection(served: Served, label_selector: str, field_selector: str) -> Selection:
+def parse_selection(resource_info: ResourceInfo, label_selector: str, field_selector: str) -> Selection:
     """Raises 400 for what cannot be read or is not supported for this kind."""
     if not label_selector and not field_selector:
         return EVERYTHING
     try:
-        return Selection(parse_labels(label_selector), parse_fields(served, field_selector))
+        return Selection(parse_labels(label_selector), parse_fields(resource_info, field_selector))
     except ValueError as problem:
         raise bad_request(str(problem)) from None
 
@@ -131,7 +131,7 @@ _TERM_END = re.compile(r"(?<!\\)(?:\\\\)*,")
 
 
 @lru_cache(maxsize=4096)
-def parse_fields(served: Served, text: str) -> tuple[FieldRequirement, ...]:
+def parse_fields(resource_info: ResourceInfo, text: str) -> tuple[FieldRequirement, ...]:
     """Equations, all of which must hold. Raises ValueError."""
     requirements = []
     for term in filter(None, _TERM_END.split(text)):
@@ -139,7 +139,7 @@ def parse_fields(served: Served, text: str) -> tuple[FieldRequirement, ...]:
         if match is None:
             raise ValueError(f"invalid selector: '{text}'; can't understand '{term}'")
         field, operator, value = match.groups()
-        _check_field(served, field)
+        _check_field(resource_info, field)
         is_equal = operator != "!="
         if value == "false" and field in ("spec.unschedulable", "spec.hostNetwork"):
             # Whoever does not say that it is so says that it is not.
@@ -165,12 +165,12 @@ def _unescaped(value: str) -> str:
     return re.sub(r"\\([\\,=])", r"\1", value)
 
 
-def _check_field(served: Served, field: str) -> None:
-    if field in _METADATA_FIELDS or field in _FIELDS_OF_KIND.get(served.qualified, ()):
+def _check_field(resource_info: ResourceInfo, field: str) -> None:
+    if field in _METADATA_FIELDS or field in _FIELDS_OF_KIND.get(resource_info.qualified, ()):
         return
-    if served.custom is not None and field in served.custom.selectable:
+    if resource_info.custom is not None and field in resource_info.custom.selectable:
         return
-    if served.is_custom or served.qualified in _SELECTIVE:
+    if resource_info.is_custom or resource_info.qualified in _SELECTIVE:
         raise ValueError(f"field label not supported: {field}")
     raise ValueError(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 

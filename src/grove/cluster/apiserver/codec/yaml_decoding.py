@@ -39,17 +39,17 @@ class YamlProblemError(Exception):
     """No YAML, or none that could be JSON: the client must write something else."""
 
 
-class Document(msgspec.Struct, frozen=True):
+class YamlDocument(msgspec.Struct, frozen=True):
     value: Any
     # What stands twice, with its line.
     doubled: tuple[str, ...] = ()
 
 
-def read_document(body: bytes) -> Document:
+def read_document(body: bytes) -> YamlDocument:
     """Raises `YamlProblemError`."""
     if body[:1] == b"{" and not doubled_fields(body):
         try:
-            return Document(msgspec.json.decode(body))
+            return YamlDocument(msgspec.json.decode(body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # No JSON, but YAML may begin like it.
             pass
@@ -74,11 +74,11 @@ class _Reader:
         self._anchors: dict[str, _Anchored | None] = {}
         self._doubled: list[str] = []
 
-    def document(self) -> Document:
+    def document(self) -> YamlDocument:
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
-                return Document(self._value(next(self._events), 0), tuple(self._doubled))
-        return Document(None)
+                return YamlDocument(self._value(next(self._events), 0), tuple(self._doubled))
+        return YamlDocument(None)
 
     def _value(self, event: Any, depth: int) -> Any:
         if depth > DEEPEST:

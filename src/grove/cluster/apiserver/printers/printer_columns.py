@@ -17,7 +17,7 @@ from grove.cluster.apiserver.codec.lenient_json import at, items, part
 from grove.cluster.apiserver.printers.human_duration import age_of
 from grove.cluster.apiserver.printers.pod_printer import POD_COLUMNS, pod_cells
 from grove.cluster.apiserver.registry.hpa import targets_cell
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.custom_resource import Column
 
 Cells = list[Any]
@@ -29,7 +29,7 @@ _TYPES = {"Value": "integer", "Global-Default": "boolean", "Allowed Disruptions"
           "Available": "integer"}  # fmt: skip
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class TableColumns(msgspec.Struct, frozen=True, kw_only=True):
     """Definitions of the columns, and the cells of one object in the same order."""
 
     columns: tuple[JsonObject, ...]
@@ -37,11 +37,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def layout_of(served: Served) -> Layout:
-    if served.custom is not None:
-        return _custom_layout(served.custom.columns or (_AGE,))
-    names, row = _BUILT_IN.get(served.plural, (("Name", "Age"), _name_and_age))
-    return Layout(columns=tuple(_definition(name) for name in names), row=row)
+def layout_of(resource_info: ResourceInfo) -> TableColumns:
+    if resource_info.custom is not None:
+        return _custom_layout(resource_info.custom.columns or (_AGE,))
+    names, row = _BUILT_IN.get(resource_info.plural, (("Name", "Age"), _name_and_age))
+    return TableColumns(columns=tuple(_definition(name) for name in names), row=row)
 
 
 def _definition(name: str) -> JsonObject:
@@ -62,14 +62,14 @@ def _definition(name: str) -> JsonObject:
 _AGE = Column(name="Age", type="date", json_path=".metadata.creationTimestamp")
 
 
-def _custom_layout(columns: tuple[Column, ...]) -> Layout:
+def _custom_layout(columns: tuple[Column, ...]) -> TableColumns:
     name = _definition("Name")
     finds = [(_path(column.json_path), column.type) for column in columns]
 
     def row(obj: JsonObject, now: datetime) -> Cells:
         return [obj["metadata"]["name"], *(_cell(find(obj), type_, now) for find, type_ in finds)]
 
-    return Layout(columns=(name, *(_custom_definition(column) for column in columns)), row=row)
+    return TableColumns(columns=(name, *(_custom_definition(column) for column in columns)), row=row)
 
 
 def _custom_definition(column: Column) -> JsonObject:

@@ -11,7 +11,7 @@ from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.content_negotiation import partial_object
 from grove.cluster.apiserver.printers.printer_columns import layout_of
 from grove.cluster.apiserver.status_errors import bad_request
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.kube.transport import Request
 
 
@@ -34,18 +34,20 @@ def included_of(request: Request) -> Included:
         ) from None
 
 
-def as_table(served: Served, body: bytes, included: Included, now: datetime) -> bytes:
+def as_table(resource_info: ResourceInfo, body: bytes, included: Included, now: datetime) -> bytes:
     """An object, or a list of them, as a Table."""
     found: JsonObject = msgspec.json.decode(body)
     objects, metadata = [found], {"resourceVersion": found["metadata"].get("resourceVersion", "")}
     if "items" in found:
         # Items of built-in kinds leave out what the list already says.
-        kind = {"kind": served.kind, "apiVersion": served.api_version}
+        kind = {"kind": resource_info.kind, "apiVersion": resource_info.api_version}
         objects, metadata = [kind | item for item in found["items"]], found["metadata"]
-    return msgspec.json.encode(_table(served, objects, metadata, included, now))
+    return msgspec.json.encode(_table(resource_info, objects, metadata, included, now))
 
 
-def table_lines(served: Served, included: Included, now: Callable[[], datetime]) -> Callable[[bytes], bytes]:
+def table_lines(
+    resource_info: ResourceInfo, included: Included, now: Callable[[], datetime]
+) -> Callable[[bytes], bytes]:
     """Translates the lines of one watch; only the first table names the columns."""
     is_first = True
 
@@ -57,7 +59,7 @@ def table_lines(served: Served, included: Included, now: Callable[[], datetime])
         obj = event["object"]
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         is_bookmark = event["type"] == "BOOKMARK"
-        table = _table(served, [] if is_bookmark else [obj], metadata, included, now())
+        table = _table(resource_info, [] if is_bookmark else [obj], metadata, included, now())
         if is_bookmark and "annotations" in obj["metadata"]:
             # What a bookmark is annotated with stands in a row that is otherwise empty.
             table["rows"] = [
@@ -72,9 +74,9 @@ def table_lines(served: Served, included: Included, now: Callable[[], datetime])
 
 
 def _table(
-    served: Served, objects: list[JsonObject], metadata: JsonObject, included: Included, now: datetime
+    resource_info: ResourceInfo, objects: list[JsonObject], metadata: JsonObject, included: Included, now: datetime
 ) -> JsonObject:
-    layout = layout_of(served)
+    layout = layout_of(resource_info)
     rows = []
     for obj in objects:
         row: JsonObject = {"cells": layout.row(obj, now)}

@@ -10,7 +10,7 @@ from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import ErrorKind, FieldError, forbidden, invalid
 from grove.cluster.apiserver.registry.metadata import unreadable
 from grove.cluster.apiserver.status_errors import immutable
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 
 _IS_KEY = re.compile("[-._a-zA-Z0-9]{1,253}")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=\r\n]")
@@ -35,18 +35,18 @@ class _Config(msgspec.Struct, frozen=True, rename="camel"):
 _MAPS = ("data", "binaryData")
 
 
-def prepared_config(served: Served, obj: JsonObject) -> JsonObject:
+def prepared_config(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """As it will be stored: a secret's plain texts are encoded. Raises 400 where the types are wrong."""
     try:
         config = msgspec.convert(obj, _Config)
     except msgspec.ValidationError as problem:
-        raise unreadable(served, f"json: {problem}") from None
-    encoded = config.data if served.kind == "Secret" else config.binary_data
+        raise unreadable(resource_info, f"json: {problem}") from None
+    encoded = config.data if resource_info.kind == "Secret" else config.binary_data
     for text in (encoded or {}).values():
-        _check_encoded(served, text)
+        _check_encoded(resource_info, text)
     if config.data == {} or config.binary_data == {}:
         obj = {name: value for name, value in obj.items() if name not in _MAPS or value}
-    if served.kind != "Secret":
+    if resource_info.kind != "Secret":
         return obj
     kept = {name: value for name, value in obj.items() if name != "stringData"}
     if config.string_data:
@@ -55,13 +55,13 @@ def prepared_config(served: Served, obj: JsonObject) -> JsonObject:
     return {**kept, "type": config.type or "Opaque"}
 
 
-def _check_encoded(served: Served, text: str) -> None:
+def _check_encoded(resource_info: ResourceInfo, text: str) -> None:
     try:
         base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
     except (binascii.Error, ValueError):
         stranger = _NOT_BASE64.search(text)
         place = stranger.start() if stranger else len(text)
-        raise unreadable(served, f"illegal base64 data at input byte {place}") from None
+        raise unreadable(resource_info, f"illegal base64 data at input byte {place}") from None
 
 
 def config_errors(obj: JsonObject) -> list[FieldError]:

@@ -78,7 +78,7 @@ class Definitions:
                 self._settle(entry)
 
     def _follow(self, change: Change) -> None:
-        if change.served is not DEFINITIONS:
+        if change.resource_info is not DEFINITIONS:
             return
         self._unsettled[change.entry.name] = None
         if change.type is ChangeType.DELETED:

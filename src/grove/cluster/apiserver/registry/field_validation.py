@@ -17,19 +17,19 @@ from grove.cluster.apiserver.codec.lenient_json import at
 from grove.cluster.apiserver.codec.request_decoding import FieldValidation, WriteOptions
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.metadata import MetaShape
-from grove.cluster.apiserver.status_errors import RefusedError, bad_request, invalid_kind
-from grove.cluster.built_in_resources import Served
+from grove.cluster.apiserver.status_errors import StatusError, bad_request, invalid_kind
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.custom_resource import CustomVersion
 
 # How a verb refuses an object with these problems.
-Refusal = Callable[[Served, JsonObject, str], RefusedError]
+Refusal = Callable[[ResourceInfo, JsonObject, str], StatusError]
 
 _METADATA_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(MetaShape))
 
 
 def without_unknown_fields(
     context: Context,
-    served: Served,
+    resource_info: ResourceInfo,
     obj: JsonObject,
     old: JsonObject | None = None,
     *,
@@ -39,35 +39,37 @@ def without_unknown_fields(
     """The object pruned and with its defaults; strict clients are refused, others warned."""
     unknown = _unknown_metadata(obj, old)
     result = obj
-    if served.custom is not None:
-        shaped = served.custom.shaped(obj, old)
+    if resource_info.custom is not None:
+        shaped = resource_info.custom.shaped(obj, old)
         result = shaped.obj
         unknown += shaped.unknown
     elif options.is_particular:
-        result, others = without_unknown(served, obj)
+        result, others = without_unknown(resource_info, obj)
         unknown += tuple(others)
     # A body is read from its beginning to its end; custom objects and what a patch makes are read by name.
-    shown = sorted(unknown) if served.is_custom or old is not None else unknown
+    shown = sorted(unknown) if resource_info.is_custom or old is not None else unknown
     problems = [f'unknown field "{path}"' for path in shown]
     problems += [f'duplicate field "{path}"' for path in options.doubled]
     if problems and options.validation is not FieldValidation.IGNORE:
         if options.validation is FieldValidation.STRICT:
-            raise refusal(served, obj, "strict decoding error: " + ", ".join(problems))
+            raise refusal(resource_info, obj, "strict decoding error: " + ", ".join(problems))
         context.warnings += problems
     return result
 
 
-def schema_errors(context: Context, served: Served, obj: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
+def schema_errors(
+    context: Context, resource_info: ResourceInfo, obj: JsonObject, old: JsonObject | None = None
+) -> list[FieldError]:
     """What schema and rules of a custom kind have against the object; what was wrong in `old` already may stay."""
-    if served.custom is None:
+    if resource_info.custom is None:
         return []
-    found = served.custom.judged(obj, old)
+    found = resource_info.custom.judged(obj, old)
     if found.warnings:
         context.warnings += found.warnings
-    scale = served.custom.scale
+    scale = resource_info.custom.scale
     if scale is None or (old is not None and obj.get(scale.spec[0]) is old.get(scale.spec[0])):
         return list(found.errors)
-    return [*found.errors, *_scale_errors(served.custom, obj, old)]
+    return [*found.errors, *_scale_errors(resource_info.custom, obj, old)]
 
 
 def _scale_errors(custom: CustomVersion, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
@@ -87,10 +89,13 @@ def _unknown_metadata(obj: JsonObject, old: JsonObject | None) -> tuple[str, ...
     return tuple(f"metadata.{field}" for field in metadata if field not in _METADATA_FIELDS)
 
 
-def refused_body(served: Served, obj: JsonObject, problem: str) -> RefusedError:
-    return bad_request(f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {problem}')
+def refused_body(resource_info: ResourceInfo, obj: JsonObject, problem: str) -> StatusError:
+    return bad_request(
+        f'{resource_info.kind} in version "{resource_info.version}" cannot be handled as a {resource_info.kind}: '
+        f"{problem}"
+    )
 
 
-def refused_patch(served: Served, obj: JsonObject, problem: str) -> RefusedError:
+def refused_patch(resource_info: ResourceInfo, obj: JsonObject, problem: str) -> StatusError:
     shown = msgspec.json.encode(obj).decode()
     return invalid_kind("", "", "", [invalid_field("patch", shown, problem)])

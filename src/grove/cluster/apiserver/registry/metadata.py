@@ -15,7 +15,7 @@ from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import ErrorKind, FieldError, forbidden, invalid, required, type_invalid
 from grove.cluster.apiserver.status_errors import UnreadableError, immutable
 from grove.cluster.apiserver.status_errors import invalid as invalid_object
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.schemas.keywords import type_name
 
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -86,45 +86,47 @@ class MetaShape(msgspec.Struct, frozen=True, rename="camel"):
 _USERS_FIELDS = ("generateName", "labels", "annotations", "ownerReferences", "finalizers")
 
 
-def read_shape(served: Served, obj: JsonObject) -> MetaShape:
+def read_shape(resource_info: ResourceInfo, obj: JsonObject) -> MetaShape:
     """Raises 400 where the types are wrong; of our kinds, whose schemas know spec and status, 422."""
-    check_parts(served, obj)
+    check_parts(resource_info, obj)
     metadata = obj.get("metadata")
     try:
         return msgspec.convert({} if metadata is None else metadata, MetaShape)
     except msgspec.ValidationError as problem:
         where = str(problem).replace("`$.", "`$.metadata.").replace("`$`", "`$.metadata`")
-        raise unreadable(served, f"json: {where}") from None
+        raise unreadable(resource_info, f"json: {where}") from None
 
 
-def check_parts(served: Served, obj: JsonObject) -> None:
+def check_parts(resource_info: ResourceInfo, obj: JsonObject) -> None:
     """Raises 400 or 422 unless spec and status, where there are any, are objects."""
     for part in ("spec", "status"):
         value = obj.get(part, {})
-        if isinstance(value, dict) or not _is_object(served, part):
+        if isinstance(value, dict) or not _is_object(resource_info, part):
             continue
-        if not served.is_custom:
-            raise unreadable(served, f"json: Expected `object` - at `$.{part}`")
+        if not resource_info.is_custom:
+            raise unreadable(resource_info, f"json: Expected `object` - at `$.{part}`")
         metadata = obj.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else ""
         given = type_name(value)
         error = type_invalid(part, given, f'{part} in body must be of type object: "{given}"')
-        raise invalid_object(served, str(name or ""), [error])
+        raise invalid_object(resource_info, str(name or ""), [error])
 
 
-def _is_object(served: Served, part: str) -> bool:
+def _is_object(resource_info: ResourceInfo, part: str) -> bool:
     """Of a custom kind its schema says what a part is."""
-    if served.custom is None:
+    if resource_info.custom is None:
         return True
-    schema: JsonObject = served.custom.schema.get("properties", {}).get(part, {})
+    schema: JsonObject = resource_info.custom.schema.get("properties", {}).get(part, {})
     return schema.get("type") == "object"
 
 
-def unreadable(served: Served, why: str) -> UnreadableError:
-    return UnreadableError(served.kind, served.version, served.kind, why)
+def unreadable(resource_info: ResourceInfo, why: str) -> UnreadableError:
+    return UnreadableError(resource_info.kind, resource_info.version, resource_info.kind, why)
 
 
-def born_metadata(served: Served, namespace: str, shape: MetaShape, given: JsonObject, random: Random) -> JsonObject:
+def born_metadata(
+    resource_info: ResourceInfo, namespace: str, shape: MetaShape, given: JsonObject, random: Random
+) -> JsonObject:
     """The metadata of a new object, but for its creation time; names are made here if the user left them to us."""
     name = shape.name or ""
     if not name and shape.generate_name:
@@ -132,11 +134,11 @@ def born_metadata(served: Served, namespace: str, shape: MetaShape, given: JsonO
     metadata: JsonObject = {"name": name}
     if shape.generate_name:
         metadata["generateName"] = shape.generate_name
-    if served.namespaced:
+    if resource_info.namespaced:
         metadata["namespace"] = namespace
     metadata["uid"] = draw_uid(random)
     metadata["resourceVersion"] = ""
-    if served.has_generation:
+    if resource_info.has_generation:
         metadata["generation"] = 1
     metadata["creationTimestamp"] = None
     for field in _USERS_FIELDS:
@@ -155,9 +157,9 @@ def wire_time(instant: datetime) -> str:
     return f"{instant.isoformat(timespec='seconds')[:19]}Z"
 
 
-def metadata_errors(served: Served, metadata: JsonObject) -> list[FieldError]:
+def metadata_errors(resource_info: ResourceInfo, metadata: JsonObject) -> list[FieldError]:
     """Everything wrong with the metadata that a user wrote."""
-    errors = _name_errors(served, metadata)
+    errors = _name_errors(resource_info, metadata)
     if labels := metadata.get("labels"):
         errors += _label_errors(labels)
     if annotations := metadata.get("annotations"):
@@ -208,7 +210,7 @@ def _late_finalizers(old: JsonObject, new: JsonObject) -> list[FieldError]:
     ]
 
 
-def _name_errors(served: Served, metadata: JsonObject) -> list[FieldError]:
+def _name_errors(resource_info: ResourceInfo, metadata: JsonObject) -> list[FieldError]:
     name = metadata["name"]
     if not name:
         return [required("metadata.name", "name or generateName is required")]
@@ -216,9 +218,9 @@ def _name_errors(served: Served, metadata: JsonObject) -> list[FieldError]:
     if beginning := metadata.get("generateName"):
         # What will follow is legal, also behind a dash.
         complete = f"{beginning[:-1]}a" if beginning.endswith("-") else beginning
-        if problem := name_problem(served.qualified, complete):
+        if problem := name_problem(resource_info.qualified, complete):
             errors.append(invalid("metadata.generateName", beginning, problem))
-    if problem := name_problem(served.qualified, name):
+    if problem := name_problem(resource_info.qualified, name):
         errors.append(invalid("metadata.name", name, problem))
     return errors
 

@@ -15,7 +15,7 @@ from grove.cluster.apiserver.registry.metadata import label_key_problem, label_v
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-class Toleration(msgspec.Struct, frozen=True, rename="camel"):
+class TolerationFields(msgspec.Struct, frozen=True, rename="camel"):
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -76,24 +76,24 @@ class _PodAffinity(msgspec.Struct, frozen=True):
     )
 
 
-class Affinity(msgspec.Struct, frozen=True, rename="camel"):
+class AffinityFields(msgspec.Struct, frozen=True, rename="camel"):
     node_affinity: _NodeAffinity | None = None
     pod_affinity: _PodAffinity | None = None
     pod_anti_affinity: _PodAffinity | None = None
 
 
-def toleration_errors(tolerations: list[Toleration]) -> Iterator[FieldError]:
+def toleration_errors(tolerations: list[TolerationFields]) -> Iterator[FieldError]:
     for index, toleration in enumerate(tolerations):
         yield from _known_toleration_errors(f"spec.tolerations[{index}]", toleration)
 
 
 # Every pod has the same few.
 @lru_cache(maxsize=1024)
-def _known_toleration_errors(path: str, toleration: Toleration) -> tuple[FieldError, ...]:
+def _known_toleration_errors(path: str, toleration: TolerationFields) -> tuple[FieldError, ...]:
     return tuple(_toleration_errors(path, toleration))
 
 
-def _toleration_errors(path: str, toleration: Toleration) -> Iterator[FieldError]:
+def _toleration_errors(path: str, toleration: TolerationFields) -> Iterator[FieldError]:
     operator, effect = toleration.operator or "", toleration.effect or ""
     if toleration.key and (problem := label_key_problem(toleration.key)):
         yield invalid(f"{path}.key", toleration.key, problem)
@@ -128,7 +128,7 @@ def _label_errors(path: str, labels: dict[str, str]) -> Iterator[FieldError]:
             yield invalid(path, value, problem)
 
 
-def affinity_errors(affinity: Affinity) -> Iterator[FieldError]:
+def affinity_errors(affinity: AffinityFields) -> Iterator[FieldError]:
     if affinity.node_affinity is not None:
         yield from _node_affinity_errors("spec.affinity.nodeAffinity", affinity.node_affinity)
     for field, pods in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):

@@ -15,12 +15,12 @@ _STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
 _QUANTITY_WORDS = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
-class Resources(msgspec.Struct, frozen=True):
+class ResourceFields(msgspec.Struct, frozen=True):
     requests: Quantities | None = None
     limits: Quantities | None = None
 
 
-def quantity_problem(resources: Resources) -> str:
+def quantity_problem(resources: ResourceFields) -> str:
     """Of what is no quantity at all; empty: all are."""
     for quantities in (resources.limits, resources.requests):
         for quantity in (quantities or {}).values():
@@ -31,7 +31,7 @@ def quantity_problem(resources: Resources) -> str:
     return ""
 
 
-def resource_errors(path: str, resources: Resources) -> list[FieldError]:
+def resource_errors(path: str, resources: ResourceFields) -> list[FieldError]:
     """Of one container whose quantities can be read; `path` is that of its resources."""
     found = _errors(_pairs(resources.limits), _pairs(resources.requests))
     return [msgspec.structs.replace(error, path=f"{path}.{error.path}") for error in found]

@@ -30,13 +30,13 @@ class Source(msgspec.Struct, frozen=True, rename="camel"):
     downward_api: Files | None = msgspec.field(default=None, name="downwardAPI")
 
 
-class Projected(msgspec.Struct, frozen=True):
+class ProjectedFields(msgspec.Struct, frozen=True):
     sources: list[Source] | None = None
 
 
-class Volume(Source, frozen=True, rename="camel"):
+class VolumeFields(Source, frozen=True, rename="camel"):
     name: str | None = None
-    projected: Projected | None = None
+    projected: ProjectedFields | None = None
 
 
 class Mount(msgspec.Struct, frozen=True, rename="camel"):
@@ -46,7 +46,7 @@ class Mount(msgspec.Struct, frozen=True, rename="camel"):
     sub_path_expr: str | None = None
 
 
-def check_volumes(volumes: list[Volume]) -> tuple[list[FieldError], frozenset[str]]:
+def check_volumes(volumes: list[VolumeFields]) -> tuple[list[FieldError], frozenset[str]]:
     """Return what is wrong, and the names of the volumes with which nothing is: only these can be mounted."""
     errors: list[FieldError] = []
     known: set[str] = set()
@@ -58,7 +58,7 @@ def check_volumes(volumes: list[Volume]) -> tuple[list[FieldError], frozenset[st
     return errors, frozenset(known)
 
 
-def _volume_errors(volume: Volume, known: set[str], path: str) -> Iterator[FieldError]:
+def _volume_errors(volume: VolumeFields, known: set[str], path: str) -> Iterator[FieldError]:
     yield from _source_errors(volume, path)
     for k, source in enumerate(volume.projected.sources or [] if volume.projected else []):
         yield from _source_errors(source, f"{path}.projected.sources[{k}]")

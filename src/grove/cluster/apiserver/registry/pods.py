@@ -13,15 +13,15 @@ from grove.api.validation.field_errors import FieldError, duplicate, forbidden, 
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.metadata import dns_label_problem, label_key_problem, unreadable
 from grove.cluster.apiserver.registry.pod_placement import (
-    Affinity,
-    Toleration,
+    AffinityFields,
+    TolerationFields,
     affinity_errors,
     node_selector_errors,
     toleration_errors,
 )
-from grove.cluster.apiserver.registry.pod_resources import Resources, quantity_problem, resource_errors
+from grove.cluster.apiserver.registry.pod_resources import ResourceFields, quantity_problem, resource_errors
 from grove.cluster.apiserver.registry.pod_topology_labels import on_node
-from grove.cluster.apiserver.registry.pod_volumes import Mount, Volume, check_volumes, mount_errors
+from grove.cluster.apiserver.registry.pod_volumes import Mount, VolumeFields, check_volumes, mount_errors
 from grove.cluster.apiserver.registry.priority_classes import BUILT_IN_PRIORITIES, DEFAULT_PREEMPTION
 from grove.cluster.apiserver.status_errors import forbidden as forbidden_request
 from grove.cluster.built_in_resources import PODS, PRIORITY_CLASSES
@@ -30,7 +30,7 @@ from grove.cluster.built_in_resources import PODS, PRIORITY_CLASSES
 class _Container(msgspec.Struct, frozen=True, rename="camel"):
     name: str | None = None
     image: str | None = None
-    resources: Resources | None = None
+    resources: ResourceFields | None = None
     ports: list[dict[str, Any]] | None = None
     volume_mounts: list[Mount] | None = None
 
@@ -45,11 +45,11 @@ class PodShape(msgspec.Struct, frozen=True, rename="camel"):
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
     scheduling_gates: list[_Gate] | None = None
-    volumes: list[Volume] | None = None
+    volumes: list[VolumeFields] | None = None
     node_name: str | None = None
     node_selector: dict[str, str] | None = None
-    affinity: Affinity | None = None
-    tolerations: list[Toleration] | None = None
+    affinity: AffinityFields | None = None
+    tolerations: list[TolerationFields] | None = None
     restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     priority_class_name: str | None = None
@@ -264,7 +264,7 @@ def _container_errors(shape: PodShape, volumes: frozenset[str]) -> list[FieldErr
             if not container.image:
                 errors.append(required(f"{path}.image", ""))
             errors += mount_errors(container.volume_mounts or [], volumes, f"{path}.volumeMounts")
-            errors += resource_errors(f"{path}.resources", container.resources or Resources())
+            errors += resource_errors(f"{path}.resources", container.resources or ResourceFields())
             seen[container.name or ""] = None
     return errors
 

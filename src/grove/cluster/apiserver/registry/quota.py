@@ -10,7 +10,7 @@ from grove.api.types.meta import JsonObject
 from grove.api.values.quantities import format_resource, parse_milli
 from grove.cluster.apiserver.registry.pods import PodShape, pod_shape
 from grove.cluster.apiserver.status_errors import forbidden
-from grove.cluster.built_in_resources import PODS, RESOURCE_QUOTAS, Served
+from grove.cluster.built_in_resources import PODS, RESOURCE_QUOTAS, ResourceInfo
 from grove.cluster.storage.store import Change, ChangeType, Entry, Storage
 
 # Thousandths of each resource.
@@ -34,16 +34,16 @@ class QuotaLedger:
         store.subscribe(self._follow)
         self.settle()
 
-    def check(self, served: Served, namespace: str, obj: JsonObject) -> None:
+    def check(self, resource_info: ResourceInfo, namespace: str, obj: JsonObject) -> None:
         """Raises 403 if a quota of the namespace does not allow this new object."""
-        if not served.namespaced or not self._quotas.count(namespace):
+        if not resource_info.namespaced or not self._quotas.count(namespace):
             return
-        wanted = _charge(served, obj)
+        wanted = _charge(resource_info, obj)
         used = self._used.get(namespace, {})
         for quota in self._quotas.entries(namespace):
-            if served is PODS:
+            if resource_info is PODS:
                 _check_specified(quota, obj)
-            _check_room(served, quota, obj["metadata"]["name"], wanted=wanted, used=used)
+            _check_room(resource_info, quota, obj["metadata"]["name"], wanted=wanted, used=used)
 
     def settle(self) -> None:
         """Write down what changed since the last time, in the status of the quotas."""
@@ -59,14 +59,14 @@ class QuotaLedger:
                 self._write_status(quota, self._used[namespace])
 
     def _follow(self, change: Change) -> None:
-        served, namespace = change.served, change.entry.namespace
-        if served is RESOURCE_QUOTAS:
+        resource_info, namespace = change.resource_info, change.entry.namespace
+        if resource_info is RESOURCE_QUOTAS:
             self._unsettled[namespace] = None
         used = self._used.get(namespace)
         if used is None:
             return
-        before = {} if change.before is None else _charge(served, change.before.obj)
-        after = {} if change.type is ChangeType.DELETED else _charge(served, change.entry.obj)
+        before = {} if change.before is None else _charge(resource_info, change.before.obj)
+        after = {} if change.type is ChangeType.DELETED else _charge(resource_info, change.entry.obj)
         if before != after:
             _add(used, after, 1)
             _add(used, before, -1)
@@ -75,9 +75,9 @@ class QuotaLedger:
     def _count(self, namespace: str) -> Amounts:
         used: Amounts = {}
         for table in self._store.tables():
-            if table.served.namespaced:
+            if table.resource_info.namespaced:
                 for entry in table.entries(namespace):
-                    _add(used, _charge(table.served, entry.obj), 1)
+                    _add(used, _charge(table.resource_info, entry.obj), 1)
         return used
 
     def _write_status(self, quota: Entry, used: Amounts) -> None:
@@ -92,7 +92,7 @@ def _hard(quota: Entry) -> JsonObject:
     return hard
 
 
-def _check_room(served: Served, quota: Entry, name: str, *, wanted: Amounts, used: Amounts) -> None:
+def _check_room(resource_info: ResourceInfo, quota: Entry, name: str, *, wanted: Amounts, used: Amounts) -> None:
     hard = {resource: parse_milli(limit) for resource, limit in _hard(quota).items()}
     exceeded = sorted(
         resource
@@ -101,7 +101,7 @@ def _check_room(served: Served, quota: Entry, name: str, *, wanted: Amounts, use
     )
     if exceeded:
         raise forbidden(
-            served,
+            resource_info,
             name,
             f"exceeded quota: {quota.name}, requested: {_shown(exceeded, wanted)}, "
             f"used: {_shown(exceeded, used)}, limited: {_shown(exceeded, hard)}",
@@ -130,12 +130,12 @@ def _check_specified(quota: Entry, obj: JsonObject) -> None:
         raise forbidden(PODS, obj["metadata"]["name"], f"failed quota: {quota.name}: must specify {words}")
 
 
-def _charge(served: Served, obj: JsonObject) -> Amounts:
+def _charge(resource_info: ResourceInfo, obj: JsonObject) -> Amounts:
     """What one object takes from the quotas of its namespace."""
-    amounts = {f"count/{served.qualified}": _ONE}
-    if served.qualified in _PLAIN_COUNTS:
-        amounts[served.qualified] = _ONE
-    if served is PODS and (obj.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+    amounts = {f"count/{resource_info.qualified}": _ONE}
+    if resource_info.qualified in _PLAIN_COUNTS:
+        amounts[resource_info.qualified] = _ONE
+    if resource_info is PODS and (obj.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
         amounts["pods"] = _ONE
         shape = pod_shape(obj)
         for resource, amount in _totals(shape, "requests").items():

@@ -6,7 +6,7 @@ from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, invalid, not_supported, required
 from grove.cluster.apiserver.registry.metadata import dns_subdomain_problem, unreadable
 from grove.cluster.apiserver.status_errors import immutable
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 
 _RBAC = "rbac.authorization.k8s.io"
 _ROLE_KINDS = ("Role", "ClusterRole")
@@ -41,9 +41,9 @@ class _Binding(msgspec.Struct, rename="camel"):
     subjects: list[_Reference] | None = None
 
 
-def prepared_binding(served: Served, obj: JsonObject) -> JsonObject:
+def prepared_binding(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """References say of which group they are. Raises 400 where the types are wrong."""
-    _check_shape(served, obj, _Binding)
+    _check_shape(resource_info, obj, _Binding)
     found = dict(obj)
     reference = obj.get("roleRef")
     if reference and not reference.get("apiGroup"):
@@ -59,17 +59,17 @@ def _prepared_subject(subject: JsonObject) -> JsonObject:
     return subject
 
 
-def prepared_role(served: Served, obj: JsonObject) -> JsonObject:
+def prepared_role(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """A role always says its rules, be it that there are none. Raises 400 where the types are wrong."""
-    _check_shape(served, obj, _Role)
+    _check_shape(resource_info, obj, _Role)
     return obj if "rules" in obj else {**obj, "rules": None}
 
 
-def _check_shape(served: Served, obj: JsonObject, shape: type[msgspec.Struct]) -> None:
+def _check_shape(resource_info: ResourceInfo, obj: JsonObject, shape: type[msgspec.Struct]) -> None:
     try:
         msgspec.convert(obj, shape)
     except msgspec.ValidationError as problem:
-        raise unreadable(served, f"json: {problem}") from None
+        raise unreadable(resource_info, f"json: {problem}") from None
 
 
 def role_errors(obj: JsonObject) -> list[FieldError]:

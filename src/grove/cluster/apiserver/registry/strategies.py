@@ -47,12 +47,12 @@ from grove.cluster.apiserver.registry.services import (
     service_errors,
 )
 from grove.cluster.apiserver.status_errors import unsupported_field
-from grove.cluster.built_in_resources import BUDGETS, DEFINITIONS, Served
+from grove.cluster.built_in_resources import BUDGETS, DEFINITIONS, ResourceInfo
 
 
-def prepared_for_creation(context: Context, served: Served, obj: JsonObject) -> JsonObject:
+def prepared_for_creation(context: Context, resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """The new object as it will be stored, if it is valid."""
-    match served.qualified:
+    match resource_info.qualified:
         case "pods":
             return prepared_pod(context, obj)
         case "namespaces":
@@ -65,7 +65,7 @@ def prepared_for_creation(context: Context, served: Served, obj: JsonObject) -> 
         case "priorityclasses.scheduling.k8s.io":
             return prepared_class(obj)
         case "configmaps" | "secrets":
-            return prepared_config(served, obj)
+            return prepared_config(resource_info, obj)
         case "horizontalpodautoscalers.autoscaling":
             return prepared_autoscaler({key: value for key, value in obj.items() if key != "status"})
         case "controllerrevisions.apps":
@@ -73,11 +73,11 @@ def prepared_for_creation(context: Context, served: Served, obj: JsonObject) -> 
         case "poddisruptionbudgets.policy":
             return prepared_budget(obj)
         case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
-            return prepared_role(served, obj)
+            return prepared_role(resource_info, obj)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
-            return prepared_binding(served, obj)
-        case _ if served.group == "admissionregistration.k8s.io":
-            return prepared_webhooks(served, obj)
+            return prepared_binding(resource_info, obj)
+        case _ if resource_info.group == "admissionregistration.k8s.io":
+            return prepared_webhooks(resource_info, obj)
         case "customresourcedefinitions.apiextensions.k8s.io":
             check_definition_shape(obj)
             context.warnings += definition_warnings(obj)
@@ -85,14 +85,14 @@ def prepared_for_creation(context: Context, served: Served, obj: JsonObject) -> 
         case "nodes":
             # A kubelet registers its node with a status.
             return obj
-        case _ if served.has_status and "status" in obj:
+        case _ if resource_info.has_status and "status" in obj:
             return {key: value for key, value in obj.items() if key != "status"}
         case _:
             return obj
 
 
-def creation_errors(served: Served, obj: JsonObject) -> list[FieldError]:
-    match served.qualified:
+def creation_errors(resource_info: ResourceInfo, obj: JsonObject) -> list[FieldError]:
+    match resource_info.qualified:
         case "pods":
             return new_pod_errors(obj)
         case "configmaps" | "secrets":
@@ -117,18 +117,18 @@ def creation_errors(served: Served, obj: JsonObject) -> list[FieldError]:
             return role_errors(obj)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
             return binding_errors(obj)
-        case _ if served.group == "admissionregistration.k8s.io":
+        case _ if resource_info.group == "admissionregistration.k8s.io":
             return webhook_errors(obj)
         case _:
             return []
 
 
-def prepared_for_update(served: Served, old: JsonObject, new: JsonObject) -> JsonObject:
-    match served.qualified:
+def prepared_for_update(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> JsonObject:
+    match resource_info.qualified:
         case "pods":
             return prepared_pod_update(old, new)
         case "configmaps" | "secrets":
-            return prepared_config(served, new)
+            return prepared_config(resource_info, new)
         case "horizontalpodautoscalers.autoscaling":
             return prepared_autoscaler(new)
         case "services":
@@ -144,11 +144,11 @@ def prepared_for_update(served: Served, old: JsonObject, new: JsonObject) -> Jso
         case "poddisruptionbudgets.policy":
             return prepared_budget_update(new)
         case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
-            return prepared_role(served, new)
+            return prepared_role(resource_info, new)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
-            return prepared_binding(served, new)
-        case _ if served.group == "admissionregistration.k8s.io":
-            return prepared_webhooks(served, new)
+            return prepared_binding(resource_info, new)
+        case _ if resource_info.group == "admissionregistration.k8s.io":
+            return prepared_webhooks(resource_info, new)
         case "customresourcedefinitions.apiextensions.k8s.io":
             check_definition_shape(new)
             return prepared_definition_update(old, new)
@@ -156,16 +156,16 @@ def prepared_for_update(served: Served, old: JsonObject, new: JsonObject) -> Jso
             return new
 
 
-def check_status(served: Served, new: JsonObject) -> None:
+def check_status(resource_info: ResourceInfo, new: JsonObject) -> None:
     """Raises 400 for a status that cannot be read as one of its kind, 422 for one that makes no sense."""
-    if served is DEFINITIONS:
+    if resource_info is DEFINITIONS:
         check_definition_status(new)
-    elif served is BUDGETS:
+    elif resource_info is BUDGETS:
         check_budget_status(new)
 
 
-def update_errors(served: Served, old: JsonObject, new: JsonObject) -> list[FieldError]:
-    match served.qualified:
+def update_errors(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> list[FieldError]:
+    match resource_info.qualified:
         case "pods":
             return pod_update_errors(old, new)
         case "configmaps" | "secrets":
@@ -188,7 +188,7 @@ def update_errors(served: Served, old: JsonObject, new: JsonObject) -> list[Fiel
             return role_errors(new)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
             return binding_errors(new) + binding_change_errors(old, new)
-        case _ if served.group == "admissionregistration.k8s.io":
+        case _ if resource_info.group == "admissionregistration.k8s.io":
             return webhook_errors(new)
         case _:
             return []

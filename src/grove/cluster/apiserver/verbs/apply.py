@@ -14,9 +14,9 @@ from grove.cluster.apiserver.codec.request_decoding import FieldValidation, Writ
 from grove.cluster.apiserver.codec.yaml_decoding import YamlProblemError, read_document
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.field_validation import refused_patch
-from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import (
-    RefusedError,
+    StatusError,
     UnreadableError,
     bad_request,
     conflict,
@@ -30,11 +30,11 @@ from grove.cluster.patches.field_managers import (
     APPLY,
     FIRST_APPLY,
     UPDATE,
-    Applied,
     ApplyConflictError,
+    ManagedWrite,
     Manager,
     Managers,
-    Write,
+    ServerSideApplyResult,
     after_apply,
     after_update,
 )
@@ -51,41 +51,41 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECTL = "kubectl"
 
 
-def apply(context: Context, target: Target, request: Request) -> Response:
+def apply(context: Context, target: RequestInfo, request: Request) -> Response:
     options = read_write_options(request)
     if not options.manager:
         raise invalid_options("PatchOptions", required("fieldManager", "is required for apply patch"))
     config = read_applied(context, request, options)
-    entry = context.store.table(target.served).find(target.namespace, target.name)
+    entry = context.store.table(target.resource_info).find(target.namespace, target.name)
     if entry is None and target.subresource:
         entry = find_entry(context, target)
     applied = _applied(context, target, entry, config, options, is_forced(request))
     try:
         stored = _stored(context, target, entry, applied, options)
     except UnreadableError as unreadable:
-        raise refused_patch(target.served, applied.obj, unreadable.problem) from None
+        raise refused_patch(target.resource_info, applied.obj, unreadable.problem) from None
     return Response(status=201 if entry is None else 200, body=context.shown(stored))
 
 
 def _applied(
     context: Context,
-    target: Target,
+    target: RequestInfo,
     entry: Entry | None,
     config: JsonObject,
     options: WriteOptions,
     is_forced: bool,
-) -> Applied:
+) -> ServerSideApplyResult:
     """What the object comes to; raises 400 for what is no such object, and 409 with all conflicts."""
-    served = target.served
-    type_ = merge_type(served)
+    resource_info = target.resource_info
+    type_ = merge_type(resource_info)
     _check_config(target, type_, config)
-    write = Write(
+    write = ManagedWrite(
         manager=Manager(APPLY, options.manager, target.subresource),
-        api_version=served.api_version,
+        api_version=resource_info.api_version,
         time=context.now(),
-        ignored=ignored_fields(served, target.subresource),
+        ignored=ignored_fields(resource_info, target.subresource),
     )
-    live: JsonObject = {"kind": served.kind, "apiVersion": served.api_version, "metadata": {}}
+    live: JsonObject = {"kind": resource_info.kind, "apiVersion": resource_info.api_version, "metadata": {}}
     managers: Managers = {}
     if entry is not None:
         live = entry.obj
@@ -95,22 +95,28 @@ def _applied(
     except ApplyConflictError as refused:
         conflicts = refused if options.manager != _KUBECTL else _without_own(type_, live, refused)
         if conflicts is not None:
-            raise RefusedError(409, "Conflict", conflicts.message(), {"causes": conflicts.causes()}) from None
+            raise StatusError(409, "Conflict", conflicts.message(), {"causes": conflicts.causes()}) from None
         applied = after_apply(managers, type_, live, config, write, is_forced=True)
     if options.manager == _KUBECTL:
         applied = _with_last_applied(applied, config)
-    return applied if served.is_custom else Applied(without_empties(type_, applied.obj), applied.managers)
+    return (
+        applied
+        if resource_info.is_custom
+        else ServerSideApplyResult(without_empties(type_, applied.obj), applied.managers)
+    )
 
 
-def _before_first_apply(target: Target, type_: Type, live: JsonObject, write: Write) -> Managers:
+def _before_first_apply(target: RequestInfo, type_: Type, live: JsonObject, write: ManagedWrite) -> Managers:
     """Of an object whose writes nobody followed, all there is belongs to one who is known for nothing else."""
-    served = target.served
-    manager = Manager(UPDATE, FIRST_APPLY, target.subresource, served.api_version)
+    resource_info = target.resource_info
+    manager = Manager(UPDATE, FIRST_APPLY, target.subresource, resource_info.api_version)
     first = msgspec.structs.replace(write, manager=manager)
-    return after_update({}, type_, blank_object(served), live, first)
+    return after_update({}, type_, blank_object(resource_info), live, first)
 
 
-def _stored(context: Context, target: Target, entry: Entry | None, applied: Applied, options: WriteOptions) -> Entry:
+def _stored(
+    context: Context, target: RequestInfo, entry: Entry | None, applied: ServerSideApplyResult, options: WriteOptions
+) -> Entry:
     obj, ownership = applied.obj, Ownership(applied.managers)
     if entry is not None:
         return change_object(context, target, entry, obj, options, refusal=refused_patch, ownership=ownership)
@@ -122,7 +128,7 @@ def _stored(context: Context, target: Target, entry: Entry | None, applied: Appl
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
     if uid := metadata.get("uid"):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-        raise conflict(target.served, target.name, why)
+        raise conflict(target.resource_info, target.name, why)
     # What is not there yet has no version that could have been seen.
     new = {**obj, "metadata": {key: value for key, value in metadata.items() if key != "resourceVersion"}}
     return create_object(context, target, new, options, refusal=refused_patch, ownership=ownership)
@@ -150,11 +156,11 @@ def read_applied(context: Context, request: Request, options: WriteOptions) -> J
     return config or {}
 
 
-def _check_config(target: Target, type_: Type, config: JsonObject) -> None:
+def _check_config(target: RequestInfo, type_: Type, config: JsonObject) -> None:
     """Raises 400 unless it is an object of the kind that the path says, as far as it goes."""
-    served = target.served
+    resource_info = target.resource_info
     kind, api_version = config.get("kind") or "", config.get("apiVersion") or ""
-    if (kind, api_version) != (served.kind, served.api_version):
+    if (kind, api_version) != (resource_info.kind, resource_info.api_version):
         shown = "/, Kind=" + str(kind) if not kind or not api_version else f"{_shown_version(api_version)}, Kind={kind}"
         raise bad_request(f"invalid object type: {shown}")
     metadata = config.get("metadata")
@@ -193,7 +199,7 @@ def _without_own(type_: Type, live: JsonObject, refused: ApplyConflictError) -> 
     return ApplyConflictError(tuple(others)) if others else None
 
 
-def _with_last_applied(applied: Applied, config: JsonObject) -> Applied:
+def _with_last_applied(applied: ServerSideApplyResult, config: JsonObject) -> ServerSideApplyResult:
     """The annotation stays true while it is there: an older kubectl may apply next."""
     metadata = applied.obj.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
@@ -201,4 +207,4 @@ def _with_last_applied(applied: Applied, config: JsonObject) -> Applied:
         return applied
     text = msgspec.json.encode(config, order="sorted").decode() + "\n"
     changed = {**metadata, "annotations": {**annotations, LAST_APPLIED: text}}
-    return Applied({**applied.obj, "metadata": changed}, applied.managers)
+    return ServerSideApplyResult({**applied.obj, "metadata": changed}, applied.managers)

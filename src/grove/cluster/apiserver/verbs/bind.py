@@ -8,8 +8,8 @@ from grove.cluster.apiserver.admission.webhook_hooks import admit_binding
 from grove.cluster.apiserver.codec.request_decoding import is_dry_run
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.pod_topology_labels import on_node
-from grove.cluster.apiserver.request_info import Target
-from grove.cluster.apiserver.status_errors import RefusedError, bad_request, conflict, invalid_kind, other_uid
+from grove.cluster.apiserver.request_info import RequestInfo
+from grove.cluster.apiserver.status_errors import StatusError, bad_request, conflict, invalid_kind, other_uid
 from grove.cluster.apiserver.verbs.read import find_entry
 from grove.cluster.built_in_resources import PODS
 from grove.kube.transport import Request, Response
@@ -38,7 +38,7 @@ class _Binding(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Binding)
 
 
-def bind(context: Context, target: Target, request: Request) -> Response:
+def bind(context: Context, target: RequestInfo, request: Request) -> Response:
     binding = _read(target, request)
     entry = find_entry(context, target)
     pod = entry.obj
@@ -58,7 +58,7 @@ def bind(context: Context, target: Target, request: Request) -> Response:
     return _SUCCESS
 
 
-def _read(target: Target, request: Request) -> _Binding:
+def _read(target: RequestInfo, request: Request) -> _Binding:
     try:
         binding = _decoder.decode(request.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
@@ -73,7 +73,7 @@ def _read(target: Target, request: Request) -> _Binding:
     return binding
 
 
-def _check(target: Target, pod: JsonObject, binding: _Binding) -> None:
+def _check(target: RequestInfo, pod: JsonObject, binding: _Binding) -> None:
     name, metadata = target.name, pod["metadata"]
     if binding.metadata.uid and binding.metadata.uid != metadata["uid"]:
         raise other_uid(PODS, metadata, binding.metadata.uid)
@@ -85,7 +85,7 @@ def _check(target: Target, pod: JsonObject, binding: _Binding) -> None:
         raise _refusal(name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _refusal(name: str, why: str) -> RefusedError:
+def _refusal(name: str, why: str) -> StatusError:
     return conflict(_PODS_BINDING, name, why)
 
 

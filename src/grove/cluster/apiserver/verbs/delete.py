@@ -14,9 +14,9 @@ from grove.cluster.apiserver.codec.request_decoding import UNSAFE, DeleteOptions
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.crd_strategy import leaving_definition
 from grove.cluster.apiserver.registry.metadata import wire_time
-from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import (
-    RefusedError,
+    StatusError,
     conflict,
     conflict_of_kind,
     details_of,
@@ -26,7 +26,7 @@ from grove.cluster.apiserver.status_errors import (
     still_readable,
 )
 from grove.cluster.apiserver.verbs.read import find_entry, list_body, page_of
-from grove.cluster.built_in_resources import DEFINITIONS, NAMESPACES, PODS, Served
+from grove.cluster.built_in_resources import DEFINITIONS, NAMESPACES, PODS, ResourceInfo
 from grove.cluster.storage.store import Entry, draft
 from grove.kube.transport import Request, Response
 
@@ -44,31 +44,31 @@ class _Outcome(msgspec.Struct, frozen=True):
     is_gone: bool
 
 
-def delete(context: Context, target: Target, request: Request) -> Response:
+def delete(context: Context, target: RequestInfo, request: Request) -> Response:
     options = read_delete_options(request)
     entry = find_entry(context, target)
     if options.is_unsafe:
-        raise still_readable(target.served, entry.obj["metadata"])
-    check_preconditions(target.served, entry, options)
+        raise still_readable(target.resource_info, entry.obj["metadata"])
+    check_preconditions(target.resource_info, entry, options)
     admit_deletion(context, target, entry.obj, is_dry=bool(options.dry_run))
-    outcome = delete_entry(context, target.served, entry, options)
-    if outcome.is_gone and not target.served.returns_deleted:
-        return _gone(target.served, entry)
+    outcome = delete_entry(context, target.resource_info, entry, options)
+    if outcome.is_gone and not target.resource_info.returns_deleted:
+        return _gone(target.resource_info, entry)
     is_cascading = options.orphan_dependents is False
     return Response(status=202 if is_cascading and not outcome.is_gone else 200, body=context.shown(outcome.entry))
 
 
-def delete_collection(context: Context, target: Target, request: Request) -> Response:
+def delete_collection(context: Context, target: RequestInfo, request: Request) -> Response:
     """One after the other, by name. The answer shows the objects as they were before, in pages if the query says so."""
-    served = target.served
-    if (served.namespaced and not target.namespace) or served is NAMESPACES:
+    resource_info = target.resource_info
+    if (resource_info.namespaced and not target.namespace) or resource_info is NAMESPACES:
         raise method_not_allowed()
     options = read_delete_options(request)
     if options.is_unsafe:
         problem = "is not allowed with DELETECOLLECTION, try again after removing the option"
         raise invalid_options("DeleteOptions", invalid(UNSAFE, True, problem))
     page = page_of(context, target, request)
-    table = context.store.table(served)
+    table = context.store.table(resource_info)
     # A page may be of a state that is past: what went meanwhile is gone already.
     places = [(entry.namespace, entry.name) for entry in page.entries]
     for entry in [found for place in places if (found := table.find(*place)) is not None]:
@@ -76,18 +76,18 @@ def delete_collection(context: Context, target: Target, request: Request) -> Res
         admit_deletion(context, target, entry.obj, is_dry=bool(options.dry_run))
     for place in places:
         if (present := table.find(*place)) is not None:
-            check_preconditions(served, present, options)
-            delete_entry(context, served, present, options)
+            check_preconditions(resource_info, present, options)
+            delete_entry(context, resource_info, present, options)
     return Response(status=200, body=list_body(context, target, page))
 
 
-def delete_entry(context: Context, served: Served, entry: Entry, options: DeleteOptions) -> _Outcome:
+def delete_entry(context: Context, resource_info: ResourceInfo, entry: Entry, options: DeleteOptions) -> _Outcome:
     """Mark or remove it, as the options say, of which only the preconditions were looked at before."""
-    if served is NAMESPACES:
+    if resource_info is NAMESPACES:
         return _terminate_namespace(context, entry, options)
-    if served is DEFINITIONS:
+    if resource_info is DEFINITIONS:
         return _terminate_definition(context, entry, options)
-    grace = _grace(served, entry.obj, options)
+    grace = _grace(resource_info, entry.obj, options)
     if 0 < entry.obj["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
         # A pod that is stopping can be hurried; anything else is not taken from a second deletion.
         return _Outcome(entry, False)
@@ -96,37 +96,47 @@ def delete_entry(context: Context, served: Served, entry: Entry, options: Delete
     is_gone = not leaving.get("finalizers") and not leaving["deletionGracePeriodSeconds"]
     # Only pods are marked before they go at once; everything else goes as it was.
     marked = entry.obj
-    if leaving != entry.obj["metadata"] and (served is PODS or not is_gone):
+    if leaving != entry.obj["metadata"] and (resource_info is PODS or not is_gone):
         marked = {**entry.obj, "metadata": leaving}
     if options.dry_run:
         return _Outcome(draft(entry.namespace, entry.name, marked, entry.revision, entry.ownership), is_gone)
     if marked is not entry.obj:
-        entry = context.store.put(served, entry.namespace, entry.name, marked)
-    return _Outcome(context.store.remove(served, entry.namespace, entry.name) if is_gone else entry, is_gone)
+        entry = context.store.put(resource_info, entry.namespace, entry.name, marked)
+    return _Outcome(context.store.remove(resource_info, entry.namespace, entry.name) if is_gone else entry, is_gone)
 
 
-def check_preconditions(served: Served, entry: Entry, options: DeleteOptions) -> None:
+def check_preconditions(resource_info: ResourceInfo, entry: Entry, options: DeleteOptions) -> None:
     """Raises 409."""
     wanted, metadata = options.preconditions, entry.obj["metadata"]
     if wanted is None:
         return
     if wanted.uid is not None and wanted.uid != metadata["uid"]:
         raise _unmet(
-            served, entry, "UID", wanted.uid, metadata["uid"], "The object might have been deleted and then recreated"
+            resource_info,
+            entry,
+            "UID",
+            wanted.uid,
+            metadata["uid"],
+            "The object might have been deleted and then recreated",
         )
     version = metadata["resourceVersion"]
     if wanted.resource_version is not None and wanted.resource_version != version:
         raise _unmet(
-            served, entry, "ResourceVersion", wanted.resource_version, version, "The object might have been modified"
+            resource_info,
+            entry,
+            "ResourceVersion",
+            wanted.resource_version,
+            version,
+            "The object might have been modified",
         )
 
 
-def _unmet(served: Served, entry: Entry, what: str, wanted: str, found: str, guess: str) -> RefusedError:
-    if (beginning := _EMPTIED_FIRST.get(served.qualified)) is not None:
+def _unmet(resource_info: ResourceInfo, entry: Entry, what: str, wanted: str, found: str, guess: str) -> StatusError:
+    if (beginning := _EMPTIED_FIRST.get(resource_info.qualified)) is not None:
         why = f"{beginning} failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-        return conflict(served, entry.name, why)
+        return conflict(resource_info, entry.name, why)
     return conflict_of_kind(
-        served,
+        resource_info,
         entry.name,
         f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {guess}",
     )
@@ -151,9 +161,9 @@ def _with_finalizers(metadata: JsonObject, options: DeleteOptions) -> JsonObject
     return {**changed, "finalizers": finalizers} if finalizers else changed
 
 
-def _grace(served: Served, obj: JsonObject, options: DeleteOptions) -> int:
+def _grace(resource_info: ResourceInfo, obj: JsonObject, options: DeleteOptions) -> int:
     """Only pods leave gracefully, and of them only those that may be running somewhere."""
-    if served is not PODS:
+    if resource_info is not PODS:
         return 0
     spec = obj["spec"]
     if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
@@ -210,7 +220,7 @@ def _terminate_definition(context: Context, entry: Entry, options: DeleteOptions
     return _Outcome(context.store.put(DEFINITIONS, "", entry.name, leaving), False)
 
 
-def _gone(served: Served, entry: Entry) -> Response:
-    details = {**details_of(served, entry.name), "uid": entry.obj["metadata"]["uid"]}
+def _gone(resource_info: ResourceInfo, entry: Entry) -> Response:
+    details = {**details_of(resource_info, entry.name), "uid": entry.obj["metadata"]["uid"]}
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
     return Response(status=200, body=msgspec.json.encode(body))

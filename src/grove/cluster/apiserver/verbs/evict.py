@@ -29,9 +29,9 @@ from grove.cluster.apiserver.registry.pdb import (
     is_ready,
     with_allowance,
 )
-from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import (
-    RefusedError,
+    StatusError,
     bad_request,
     other_namespace,
     overdrawn_budget,
@@ -40,16 +40,16 @@ from grove.cluster.apiserver.status_errors import (
 )
 from grove.cluster.apiserver.verbs.delete import check_preconditions, delete_entry
 from grove.cluster.apiserver.verbs.read import find_entry
-from grove.cluster.built_in_resources import BUDGETS, PODS, Served, derived
+from grove.cluster.built_in_resources import BUDGETS, PODS, ResourceInfo, derived
 from grove.cluster.storage.store import Entry
 from grove.kube.transport import Request, Response
 
-EVICTION = derived(Served(group="policy", plural="evictions", kind="Eviction"))
+EVICTION = derived(ResourceInfo(group="policy", plural="evictions", kind="Eviction"))
 _OLDER_VERSION = "policy/v1beta1"
 _SUCCESS = Response(status=201, body=b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}')
 
 
-def evict(context: Context, target: Target, request: Request) -> Response:
+def evict(context: Context, target: RequestInfo, request: Request) -> Response:
     """One step: of two evictions at the same time the second sees what the first has used up."""
     options = read_write_options(request)
     eviction = _read(context, target, request, options)
@@ -67,7 +67,7 @@ def evict(context: Context, target: Target, request: Request) -> Response:
     return _SUCCESS
 
 
-def _read(context: Context, target: Target, request: Request, options: WriteOptions) -> JsonObject:
+def _read(context: Context, target: RequestInfo, request: Request, options: WriteOptions) -> JsonObject:
     check_is_json(EVICTION, request)
     obj = without_nulls(decode_object("Eviction", request))
     if obj.get("apiVersion") == _OLDER_VERSION:
@@ -131,7 +131,7 @@ def _lets_unhealthy_go(spec: JsonObject, status: JsonObject) -> bool:
     return 0 < desired <= healthy
 
 
-def _refusal(budget: Entry, status: JsonObject) -> RefusedError | None:
+def _refusal(budget: Entry, status: JsonObject) -> StatusError | None:
     if status.get("observedGeneration", 0) < budget.obj["metadata"]["generation"]:
         return uncounted_budget(budget.name)
     if status.get("disruptionsAllowed", 0) <= 0:

@@ -9,8 +9,8 @@ from typing import Any
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.request_decoding import WriteOptions
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.request_info import Target
-from grove.cluster.built_in_resources import Served
+from grove.cluster.apiserver.request_info import RequestInfo
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.patches.field_managers import NotManagedFieldsError, manager_name, read_managed_fields
 from grove.cluster.storage.managed_fields import UNOWNED, Note, Ownership
 from grove.cluster.storage.store import Entry
@@ -26,24 +26,24 @@ def manager_of(context: Context, options: WriteOptions) -> str:
 
 
 def ownership_of_new(
-    context: Context, served: Served, given: JsonObject, wanted: JsonObject, options: WriteOptions
+    context: Context, resource_info: ResourceInfo, given: JsonObject, wanted: JsonObject, options: WriteOptions
 ) -> Ownership:
     """`given` is what was sent, `wanted` the same with all that the kind fills in."""
     sent = (given.get("metadata") or {}).get("managedFields")
     before = UNOWNED if not sent else _as_sent(sent, UNOWNED)
-    return before.after(Note(served, None, wanted, manager_of(context, options), "", context.now(), given))
+    return before.after(Note(resource_info, None, wanted, manager_of(context, options), "", context.now(), given))
 
 
 def ownership_after(
-    context: Context, target: Target, entry: Entry, wanted: JsonObject, options: WriteOptions, sent: Any
+    context: Context, target: RequestInfo, entry: Entry, wanted: JsonObject, options: WriteOptions, sent: Any
 ) -> Ownership:
     """After a write that changed the object, and may have sent managedFields itself."""
     before = ownership_as_sent(target, entry, sent)
     manager = manager_of(context, options)
-    return before.after(Note(target.served, entry.obj, wanted, manager, target.subresource, context.now()))
+    return before.after(Note(target.resource_info, entry.obj, wanted, manager, target.subresource, context.now()))
 
 
-def ownership_as_sent(target: Target, entry: Entry, sent: Any) -> Ownership:
+def ownership_as_sent(target: RequestInfo, entry: Entry, sent: Any) -> Ownership:
     """What it was, unless the client sent something else; through a subresource nobody can."""
     return entry.ownership if sent is None or target.subresource else _as_sent(sent, entry.ownership)
 

@@ -3,7 +3,7 @@
 from grove.cluster.apiserver.codec.request_decoding import read_object
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.metadata import read_shape
-from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import bad_request, other_uid, stale
 from grove.cluster.apiserver.verbs.read import find_entry
 from grove.cluster.apiserver.verbs.update import is_released
@@ -11,7 +11,7 @@ from grove.cluster.built_in_resources import NAMESPACES
 from grove.kube.transport import Request, Response
 
 
-def finalize(context: Context, target: Target, request: Request) -> Response:
+def finalize(context: Context, target: RequestInfo, request: Request) -> Response:
     candidate = read_object(NAMESPACES, request)
     shape = read_shape(NAMESPACES, candidate)
     finalizers = (candidate.get("spec") or {}).get("finalizers") or []

@@ -7,7 +7,7 @@ from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.bool_params import is_on
 from grove.cluster.apiserver.codec.lenient_json import part
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.verbs.logs import (
     TEXT,
     LogLine,
@@ -36,8 +36,8 @@ class LogStream:
 
     headers = TEXT
 
-    def __init__(self, context: Context, target: Target, request: Request, source: LogSource) -> None:
-        """Raises `RefusedError`."""
+    def __init__(self, context: Context, target: RequestInfo, request: Request, source: LogSource) -> None:
+        """Raises `StatusError`."""
         self._table = context.store.table(PODS)
         self._target = target
         self._source = source

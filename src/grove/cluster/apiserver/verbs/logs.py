@@ -14,8 +14,8 @@ from grove.api.validation.field_errors import FieldError, forbidden, invalid
 from grove.cluster.apiserver.codec.bool_params import is_on
 from grove.cluster.apiserver.codec.lenient_json import items, part
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.request_info import Target
-from grove.cluster.apiserver.status_errors import RefusedError, bad_request, invalid_kind
+from grove.cluster.apiserver.request_info import RequestInfo
+from grove.cluster.apiserver.status_errors import StatusError, bad_request, invalid_kind
 from grove.cluster.apiserver.verbs.read import find_entry
 from grove.kube.transport import Request, Response
 
@@ -54,7 +54,7 @@ class NoLogs:
     """For clusters whose pods nobody runs."""
 
     def lines(self, pod: JsonObject, container: str, state: JsonObject) -> tuple[LogLine, ...]:
-        raise RefusedError(501, "NotImplemented", "logs are not kept by the kubelet of this cluster")
+        raise StatusError(501, "NotImplemented", "logs are not kept by the kubelet of this cluster")
 
     def follow(self, pod: JsonObject, container: str, state: JsonObject, wake: Callable[[], None]) -> None:
         """Whoever asks for the lines is told."""
@@ -83,7 +83,7 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
         return f"{line.written_at} {line.text}" if self.has_times else line.text
 
 
-def read_log(context: Context, target: Target, request: Request, source: LogSource) -> Response:
+def read_log(context: Context, target: RequestInfo, request: Request, source: LogSource) -> Response:
     pod = find_entry(context, target).obj
     options = read_log_options(context, target, request)
     container = chosen_container(pod, options.container)
@@ -136,7 +136,7 @@ def container_status(pod: JsonObject, container: str) -> JsonObject:
     return next((each for each in found if each.get("name") == container), {})
 
 
-def read_log_options(context: Context, target: Target, request: Request) -> LogOptions:
+def read_log_options(context: Context, target: RequestInfo, request: Request) -> LogOptions:
     query = request.query
     seconds, tail, limit = (_number(query, field) for field in ("sinceSeconds", "tailLines", "limitBytes"))
     since_time = query.get("sinceTime", "")

@@ -8,7 +8,7 @@ from grove.api.types.meta import JsonObject, without_nulls
 from grove.cluster.apiserver.codec.request_decoding import decode_patch, is_apply, read_write_options
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.field_validation import refused_patch
-from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import (
     UnreadableError,
     bad_request,
@@ -21,7 +21,7 @@ from grove.cluster.apiserver.status_errors import (
 from grove.cluster.apiserver.verbs.apply import apply
 from grove.cluster.apiserver.verbs.read import find_entry
 from grove.cluster.apiserver.verbs.update import change_object
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
 from grove.cluster.patches.json_patch import apply_json_patch
 from grove.cluster.patches.merge_patch import apply_merge_patch
@@ -34,14 +34,14 @@ _ACCEPTED_CUSTOM = (JSON_PATCH, MERGE_PATCH)
 _ACCEPTED = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
 
-def patch(context: Context, target: Target, request: Request) -> Response:
+def patch(context: Context, target: RequestInfo, request: Request) -> Response:
     if is_apply(request):
         return apply(context, target, request)
     options = read_write_options(request)
-    check_patch_type(target.served, request)
+    check_patch_type(target.resource_info, request)
     entry = find_entry(context, target)
-    candidate = patched(target.served, request, _seen(request, entry))
-    if not target.served.is_custom and _may_leave_nulls(request):
+    candidate = patched(target.resource_info, request, _seen(request, entry))
+    if not target.resource_info.is_custom and _may_leave_nulls(request):
         candidate = without_nulls(candidate)
     if not candidate["metadata"].get("name"):
         raise undeterminable(target.name)
@@ -49,7 +49,7 @@ def patch(context: Context, target: Target, request: Request) -> Response:
         changed = change_object(context, target, entry, candidate, options, refusal=refused_patch)
     except UnreadableError as unreadable:
         # It was readable before: the patch is to blame.
-        raise refused_patch(target.served, candidate, unreadable.problem) from None
+        raise refused_patch(target.resource_info, candidate, unreadable.problem) from None
     return Response(status=200, body=context.shown(changed))
 
 
@@ -72,11 +72,11 @@ def _may_leave_nulls(request: Request) -> bool:
     return b"null" in body and b"[" in body
 
 
-def check_patch_type(served: Served, request: Request) -> None:
+def check_patch_type(resource_info: ResourceInfo, request: Request) -> None:
     """Raises 415."""
-    accepted = _ACCEPTED_CUSTOM if served.is_custom else _ACCEPTED
+    accepted = _ACCEPTED_CUSTOM if resource_info.is_custom else _ACCEPTED
     if _patch_type(request) not in accepted:
-        if not served.is_custom:
+        if not resource_info.is_custom:
             raise unsupported_patch_type()
         # Who applied a scale, which nobody can, is not told that he could.
         raise unsupported_media_type(accepted if is_apply(request) else (*accepted, transport.APPLY_PATCH))
@@ -86,9 +86,9 @@ def _patch_type(request: Request) -> str:
     return request.content_type.partition(";")[0]
 
 
-def patched(served: Served, request: Request, obj: JsonObject) -> JsonObject:
+def patched(resource_info: ResourceInfo, request: Request, obj: JsonObject) -> JsonObject:
     """The object that the patch in the body makes of `obj`; parts it does not touch are shared."""
-    check_patch_type(served, request)
+    check_patch_type(resource_info, request)
     try:
         result = _apply(_patch_type(request), obj, decode_patch(request))
     except PatchInvalidError as problem:

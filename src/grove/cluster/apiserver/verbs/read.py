@@ -9,17 +9,17 @@ from grove.api.validation.field_errors import FieldError, forbidden, not_support
 from grove.cluster.apiserver.codec.request_decoding import whole_number
 from grove.cluster.apiserver.codec.selectors import Selection, parse_selection
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import (
     ExpiredContinueError,
-    RefusedError,
+    StatusError,
     bad_request,
     invalid_options,
     not_found,
     too_large_version,
     too_old_list,
 )
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.storage.store import CompactedError, Entry, draft, in_path
 from grove.kube.transport import Request, Response
 
@@ -27,25 +27,25 @@ _LARGEST_VERSION = 2**64 - 1
 _MOST_DIGITS = len(str(_LARGEST_VERSION))
 
 
-def read_one(context: Context, target: Target, request: Request) -> Response:
+def read_one(context: Context, target: RequestInfo, request: Request) -> Response:
     if version := request.query.get("resourceVersion", ""):
         _check_has_come(context, read_version(version))
     return Response(status=200, body=context.shown(find_entry(context, target)))
 
 
-def find_entry(context: Context, target: Target) -> Entry:
-    entry = context.store.table(target.served).find(target.namespace, target.name)
+def find_entry(context: Context, target: RequestInfo) -> Entry:
+    entry = context.store.table(target.resource_info).find(target.namespace, target.name)
     if entry is None:
-        raise not_found(target.served, target.name)
-    custom = target.served.custom
+        raise not_found(target.resource_info, target.name)
+    custom = target.resource_info.custom
     if custom is None or custom.stored_as is None:
         return entry
     # As this version shows it, so that what is written next is about what was seen.
-    obj = custom.shown(entry.obj, target.served.api_version)
+    obj = custom.shown(entry.obj, target.resource_info.api_version)
     return entry if obj is entry.obj else draft(entry.namespace, entry.name, obj, entry.revision, entry.ownership)
 
 
-class Page(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
     """A part of a list, as of one revision."""
 
     entries: list[Entry]
@@ -64,11 +64,11 @@ class _Continue(msgspec.Struct, frozen=True):
     name: str
 
 
-def read_list(context: Context, target: Target, request: Request) -> Response:
+def read_list(context: Context, target: RequestInfo, request: Request) -> Response:
     return Response(status=200, body=list_body(context, target, page_of(context, target, request)))
 
 
-def page_of(context: Context, target: Target, request: Request) -> Page:
+def page_of(context: Context, target: RequestInfo, request: Request) -> ListPage:
     """The objects that a query on a collection means: all of them, or as many as it wants at once."""
     query = request.query
     selection = selection_of(target, request)
@@ -96,17 +96,17 @@ def page_of(context: Context, target: Target, request: Request) -> Page:
             matching = _entries_exactly_at(context, target, selection, revision)
     remaining = max(len(matching) - limit, 0) if limit else 0
     page = matching[:limit] if remaining else matching
-    return Page(page, remaining, revision, is_counted=selection.is_everything)
+    return ListPage(page, remaining, revision, is_counted=selection.is_everything)
 
 
-def selection_of(target: Target, request: Request) -> Selection:
+def selection_of(target: RequestInfo, request: Request) -> Selection:
     query = request.query
-    return parse_selection(target.served, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+    return parse_selection(target.resource_info, query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
 
-def select_entries(context: Context, target: Target, selection: Selection) -> list[Entry]:
+def select_entries(context: Context, target: RequestInfo, selection: Selection) -> list[Entry]:
     """The objects of a collection that a request means, by namespace and name."""
-    table = context.store.table(target.served)
+    table = context.store.table(target.resource_info)
     scope = target.scope
     if selection.is_everything:
         return list(table.entries(scope))
@@ -120,17 +120,19 @@ def select_entries(context: Context, target: Target, selection: Selection) -> li
     return [entry for entry in table.entries(scope) if selection.matches(entry.obj)]
 
 
-def _entries_at(context: Context, target: Target, selection: Selection, revision: int, start: _Continue) -> list[Entry]:
+def _entries_at(
+    context: Context, target: RequestInfo, selection: Selection, revision: int, start: _Continue
+) -> list[Entry]:
     try:
-        entries = context.store.table(target.served).entries_at(revision, target.scope)
+        entries = context.store.table(target.resource_info).entries_at(revision, target.scope)
     except CompactedError:
         raise ExpiredContinueError(_write_token(msgspec.structs.replace(start, revision=0))) from None
     return [entry for entry in entries if selection.matches(entry.obj)]
 
 
-def _entries_exactly_at(context: Context, target: Target, selection: Selection, revision: int) -> list[Entry]:
+def _entries_exactly_at(context: Context, target: RequestInfo, selection: Selection, revision: int) -> list[Entry]:
     try:
-        entries = context.store.table(target.served).entries_at(revision, target.scope)
+        entries = context.store.table(target.resource_info).entries_at(revision, target.scope)
     except CompactedError:
         raise too_old_list() from None
     return [entry for entry in entries if selection.matches(entry.obj)]
@@ -142,7 +144,7 @@ def _revision_to_list(context: Context, request: Request) -> int:
         return context.store.revision
     try:
         wanted = read_version(version)
-    except RefusedError as refused:
+    except StatusError as refused:
         raise bad_request(f"invalid resource version: {refused.message}") from None
     _check_has_come(context, wanted)
     return wanted if request.query.get("resourceVersionMatch") == "Exact" else context.store.revision
@@ -198,31 +200,35 @@ def _is_after(entry: Entry, start: _Continue) -> bool:
     return (in_path(entry.namespace), entry.name) > (in_path(start.namespace), start.name)
 
 
-def list_body(context: Context, target: Target, page: Page) -> bytes:
-    served = target.served
-    metadata = _list_metadata(served, page.revision)
+def list_body(context: Context, target: RequestInfo, page: ListPage) -> bytes:
+    resource_info = target.resource_info
+    metadata = _list_metadata(resource_info, page.revision)
     if page.remaining:
         last = page.entries[-1]
         metadata["continue"] = _write_token(_Continue(page.revision, last.namespace, last.name))
         if page.is_counted:
             metadata["remainingItemCount"] = page.remaining
-    head = msgspec.json.encode({"kind": served.list_kind, "apiVersion": served.api_version, "metadata": metadata})
+    head = msgspec.json.encode(
+        {"kind": resource_info.list_kind, "apiVersion": resource_info.api_version, "metadata": metadata}
+    )
     return b'%b,"items":[%b]}' % (head[:-1], b",".join(_items_of(context, target, page.entries)))
 
 
-def _list_metadata(served: Served, revision: int) -> JsonObject:
+def _list_metadata(resource_info: ResourceInfo, revision: int) -> JsonObject:
     """Lists of custom objects always say how they go on."""
     return (
-        {"continue": "", "resourceVersion": str(revision)} if served.is_custom else {"resourceVersion": str(revision)}
+        {"continue": "", "resourceVersion": str(revision)}
+        if resource_info.is_custom
+        else {"resourceVersion": str(revision)}
     )
 
 
-def _items_of(context: Context, target: Target, entries: list[Entry]) -> list[bytes]:
+def _items_of(context: Context, target: RequestInfo, entries: list[Entry]) -> list[bytes]:
     """As they stand in a list: built-in kinds leave out what the list already says."""
     shown = map(context.shown, entries)
-    if target.served.is_custom:
+    if target.resource_info.is_custom:
         return list(shown)
-    start = len(target.served.head)
+    start = len(target.resource_info.head)
     return [b"{" + data[start:] for data in shown]
 
 

@@ -6,7 +6,7 @@ from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.request_decoding import decode_object, read_write_options
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.field_validation import refused_patch
-from grove.cluster.apiserver.request_info import Target
+from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import UnreadableError, bad_request, stale, undeterminable
 from grove.cluster.apiserver.verbs.patch import patched
 from grove.cluster.apiserver.verbs.read import find_entry
@@ -16,28 +16,28 @@ from grove.cluster.storage.store import Entry
 from grove.kube.transport import Request, Response
 
 
-def read_scale(context: Context, target: Target) -> Response:
+def read_scale(context: Context, target: RequestInfo) -> Response:
     return _response(target, find_entry(context, target))
 
 
-def write_scale(context: Context, target: Target, request: Request) -> Response:
+def write_scale(context: Context, target: RequestInfo, request: Request) -> Response:
     """PUT or PATCH."""
     options = read_write_options(request)
     entry = find_entry(context, target)
-    current = scale_of(target.served, entry.obj)
+    current = scale_of(target.resource_info, entry.obj)
     if request.method == "PATCH":
-        scale = patched(target.served, request, current)
+        scale = patched(target.resource_info, request, current)
         try:
             replicas = _wanted(target, entry, scale)
         except UnreadableError as unreadable:
-            raise refused_patch(target.served, scale, unreadable.problem) from None
+            raise refused_patch(target.resource_info, scale, unreadable.problem) from None
     else:
         replicas = _wanted(target, entry, decode_object("Scale", request))
-    candidate = with_replicas(target.served, entry.obj, replicas)
+    candidate = with_replicas(target.resource_info, entry.obj, replicas)
     return _response(target, change_object(context, target, entry, candidate, options, refusal=refused_patch))
 
 
-def _wanted(target: Target, entry: Entry, scale: JsonObject) -> int:
+def _wanted(target: RequestInfo, entry: Entry, scale: JsonObject) -> int:
     replicas, metadata = replicas_of(scale), scale.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise UnreadableError("Scale", "v1", "Scale", "json: metadata is an object")
@@ -47,9 +47,9 @@ def _wanted(target: Target, entry: Entry, scale: JsonObject) -> int:
     if name != target.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
     if metadata.get("resourceVersion") not in (None, "", entry.obj["metadata"]["resourceVersion"]):
-        raise stale(target.served, target.name)
+        raise stale(target.resource_info, target.name)
     return replicas
 
 
-def _response(target: Target, entry: Entry) -> Response:
-    return Response(status=200, body=msgspec.json.encode(scale_of(target.served, entry.obj)))
+def _response(target: RequestInfo, entry: Entry) -> Response:
+    return Response(status=200, body=msgspec.json.encode(scale_of(target.resource_info, entry.obj)))

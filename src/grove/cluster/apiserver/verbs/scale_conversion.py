@@ -5,15 +5,15 @@ from typing import Any
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.lenient_json import at
 from grove.cluster.apiserver.status_errors import UnreadableError
-from grove.cluster.built_in_resources import Served
+from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.custom_resource import ScalePaths
 from grove.errors import require
 
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def scale_of(served: Served, obj: JsonObject) -> JsonObject:
-    metadata, paths = obj["metadata"], _paths(served)
+def scale_of(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
+    metadata, paths = obj["metadata"], _paths(resource_info)
     replicas = at(obj, paths.spec) or 0
     scale: JsonObject = {
         "kind": "Scale",
@@ -28,9 +28,9 @@ def scale_of(served: Served, obj: JsonObject) -> JsonObject:
     return scale
 
 
-def with_replicas(served: Served, obj: JsonObject, replicas: int) -> JsonObject:
+def with_replicas(resource_info: ResourceInfo, obj: JsonObject, replicas: int) -> JsonObject:
     """The object as a Scale with so many replicas makes it."""
-    return _scaled(obj, _paths(served).spec, replicas)
+    return _scaled(obj, _paths(resource_info).spec, replicas)
 
 
 def replicas_of(scale: JsonObject) -> int:
@@ -42,9 +42,9 @@ def replicas_of(scale: JsonObject) -> int:
     return replicas
 
 
-def _paths(served: Served) -> ScalePaths:
-    custom = served.custom
-    require(custom is not None and custom.scale is not None, f"{served.plural} have a scale")
+def _paths(resource_info: ResourceInfo) -> ScalePaths:
+    custom = resource_info.custom
+    require(custom is not None and custom.scale is not None, f"{resource_info.plural} have a scale")
     assert custom is not None
     assert custom.scale is not None
     return custom.scale

@@ -1,8 +1,8 @@
 """The ways into a running container, and what else of a pod is not served here: each says what, and why."""
 
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.request_info import Target
-from grove.cluster.apiserver.status_errors import RefusedError, bad_request
+from grove.cluster.apiserver.request_info import RequestInfo
+from grove.cluster.apiserver.status_errors import StatusError, bad_request
 from grove.cluster.apiserver.verbs.read import find_entry
 
 _NO_PROCESS = "no process runs in a simulated pod, and those of a pod that is a process are processes of this machine"
@@ -15,11 +15,11 @@ _REASONS = {
 CLOSED_DOORS = frozenset(_REASONS)
 
 
-def closed_door(context: Context, target: Target) -> RefusedError:
+def closed_door(context: Context, target: RequestInfo) -> StatusError:
     """Of a pod that is there; raises 404 if it is not."""
     pod = find_entry(context, target).obj
     if target.subresource in _INTO_CONTAINERS and not pod["spec"].get("nodeName"):
         return bad_request(f"pod {target.name} does not have a host assigned")
     message = f"the embedded cluster does not serve pods/{target.subresource}: {_REASONS[target.subresource]}"
     # Without details, as a server says it that knows no such subresource: clients tell it from a missing pod by them.
-    return RefusedError(404, "NotFound", message, {})
+    return StatusError(404, "NotFound", message, {})

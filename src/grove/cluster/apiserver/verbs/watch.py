@@ -22,8 +22,8 @@ from grove.cluster.apiserver.codec.version_conversion import line_in_version
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.printers.table import included_of, table_lines
 from grove.cluster.apiserver.registry.events_v1 import newer_line
-from grove.cluster.apiserver.request_info import Target, names_one_object
-from grove.cluster.apiserver.status_errors import RefusedError, fell_behind, invalid_options, too_large_version, too_old
+from grove.cluster.apiserver.request_info import RequestInfo, names_one_object
+from grove.cluster.apiserver.status_errors import StatusError, fell_behind, invalid_options, too_large_version, too_old
 from grove.cluster.apiserver.verbs.read import read_version, select_entries, selection_of
 from grove.cluster.storage.store import Change, ChangeType, CompactedError, Entry, Storage, Table, draft
 from grove.kube.transport import Request
@@ -41,7 +41,7 @@ def is_watch(request: Request) -> bool:
     return request.method == "GET" and is_on(request.query, "watch") and not names_one_object(request.path)
 
 
-def open_stream(context: Context, target: Target, request: Request) -> "WatchStream":
+def open_stream(context: Context, target: RequestInfo, request: Request) -> "WatchStream":
     query = request.query
     _check_options(request)
     seconds = max(whole_number(query.get("timeoutSeconds", "0")), 0)
@@ -87,20 +87,20 @@ def _check_options(request: Request) -> None:
         raise invalid_options("ListOptions", *errors)
 
 
-def _translation(context: Context, target: Target, request: Request) -> Translation | None:
+def _translation(context: Context, target: RequestInfo, request: Request) -> Translation | None:
     """From lines with objects to the version and form that the client wants; none: as they are."""
     formed = _formed_lines(context, target, request)
-    custom = target.served.custom
+    custom = target.resource_info.custom
     if custom is None or custom.stored_as is None:
         return formed
-    versioned = partial(line_in_version, custom, target.served.api_version)
+    versioned = partial(line_in_version, custom, target.resource_info.api_version)
     return versioned if formed is None else lambda line: formed(versioned(line))
 
 
-def _formed_lines(context: Context, target: Target, request: Request) -> Translation | None:
+def _formed_lines(context: Context, target: RequestInfo, request: Request) -> Translation | None:
     match form_of(request.accept):
         case Form.TABLE:
-            return table_lines(target.served, included_of(request), context.clock.now)
+            return table_lines(target.resource_info, included_of(request), context.clock.now)
         case Form.METADATA | Form.METADATA_LIST:
             return _metadata_line
         case _:
@@ -122,7 +122,7 @@ class WatchStream:
     def __init__(
         self,
         store: Storage,
-        target: Target,
+        target: RequestInfo,
         selection: Selection,
         *,
         timeout: float,
@@ -131,7 +131,7 @@ class WatchStream:
         translate: Translation | None = None,
     ) -> None:
         self._store = store
-        self._table: Table = store.table(target.served)
+        self._table: Table = store.table(target.resource_info)
         self._retirements = self._table.retirements
         self._scope = target.scope
         self._selection = selection
@@ -168,7 +168,7 @@ class WatchStream:
         except CompactedError as gone:
             self.refuse(too_old(revision, gone.oldest))
 
-    def refuse(self, refused: RefusedError) -> None:
+    def refuse(self, refused: StatusError) -> None:
         """Tells this last."""
         self._lines.append(msgspec.json.encode({"type": "ERROR", "object": refused.status()}))
         self._is_closed = True
@@ -274,9 +274,9 @@ class WatchStream:
         self._wake()
 
     def _bookmark_line(self, revision: int, more: JsonObject | None = None) -> bytes:
-        served = self._table.served
+        resource_info = self._table.resource_info
         metadata = {"resourceVersion": str(revision), **(more or {})}
-        obj = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
+        obj = {"kind": resource_info.kind, "apiVersion": resource_info.api_version, "metadata": metadata}
         return msgspec.json.encode({"type": "BOOKMARK", "object": obj})
 
 

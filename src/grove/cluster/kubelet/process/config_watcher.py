@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from random import Random
 
 from grove.api.resources import SECRETS, Resource
-from grove.api.types.meta import ObjectMeta, Wire
+from grove.api.types.meta import ObjectMeta, WireStruct
 from grove.api.types.secret import Secret
 from grove.clock import Clock
 from grove.cluster.kubelet.process.async_events import Broadcast
@@ -15,7 +15,7 @@ from grove.kube.reflector import Reflector
 from grove.kube.store import Store
 
 
-class ConfigMap(Wire):
+class ConfigMap(WireStruct):
     metadata: ObjectMeta
     data: dict[str, str] = {}
     # Base64, as on the wire.
@@ -55,7 +55,7 @@ class Configs:
 
 
 class NamespaceConfigs:
-    """An `environment.Lookup`."""
+    """An `environment.ConfigLookup`."""
 
     def __init__(self, namespace: str, config_maps: Store[ConfigMap], secrets: Store[Secret]) -> None:
         self._namespace = namespace

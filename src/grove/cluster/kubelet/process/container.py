@@ -18,7 +18,7 @@ from grove.cluster.kubelet.process.container_command import BAD_FOLDER, Launch
 from grove.cluster.kubelet.process.container_log import RunLog
 from grove.cluster.kubelet.process.log_source import ProcessLogs
 from grove.cluster.kubelet.process.pod_spec import Container, Hook, NotRunnable, Probe
-from grove.cluster.kubelet.process.pod_status import ContainerFacts, Running, Terminated, Waiting
+from grove.cluster.kubelet.process.pod_status import ContainerFacts, ContainerWaiting, Running, Terminated
 from grove.cluster.kubelet.process.probes import Prober, Questions
 from grove.cluster.kubelet.process.restart_recovery import Earlier
 from grove.cluster.kubelet.process.supervisor import MARK
@@ -80,7 +80,7 @@ class ContainerLife:
         earlier: Earlier | None = None,
     ) -> None:
         self.spec = spec
-        self.facts = ContainerFacts(name=spec.name, image=spec.image, state=Waiting(reason=reason))
+        self.facts = ContainerFacts(name=spec.name, image=spec.image, state=ContainerWaiting(reason=reason))
         self._pod = pod
         self._clock = pod.clock
         self._changed = changed
@@ -175,9 +175,9 @@ class ContainerLife:
                     container_id
                 )
             except NotRunnable as problem:
-                self._tell(state=Waiting(reason=problem.reason, message=problem.message))
+                self._tell(state=ContainerWaiting(reason=problem.reason, message=problem.message))
             except OSError as error:
-                self._tell(state=Waiting(reason=BAD_FOLDER, message=f"the log cannot be written: {error}"))
+                self._tell(state=ContainerWaiting(reason=BAD_FOLDER, message=f"the log cannot be written: {error}"))
             attempts += 1
             # What is missing may appear in the cluster, which is told; or on this machine, which is not.
             await first_of(
@@ -360,7 +360,7 @@ class ContainerLife:
             words = (
                 f"back-off {wait.total_seconds():g}s restarting failed container={self.spec.name} pod={self._pod.name}"
             )
-            self._tell(state=Waiting(reason=CRASH_LOOP, message=words), last_state=ended)
+            self._tell(state=ContainerWaiting(reason=CRASH_LOOP, message=words), last_state=ended)
             await first_of(self._stopping.wait(), seconds=wait.total_seconds())
 
     def _tell(self, **changes: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from grove.cluster.kubelet.process.environment import INHERITED, Lookup, Surroundings, variables_of
+from grove.cluster.kubelet.process.environment import INHERITED, ConfigLookup, DownwardAPI, variables_of
 from grove.cluster.kubelet.process.expansion import Mounts, expand
 from grove.cluster.kubelet.process.pod_addresses import hostname_of
 from grove.cluster.kubelet.process.pod_spec import Container, NotRunnable
@@ -39,8 +39,8 @@ def inherited_environment(machine: Mapping[str, str]) -> dict[str, str]:
 
 def build_launch(
     container: Container,
-    around: Surroundings,
-    lookup: Lookup,
+    around: DownwardAPI,
+    lookup: ConfigLookup,
     home: PodHome,
     *,
     names: Names,
@@ -60,7 +60,7 @@ def build_launch(
     return Launch(command=Command(argv=(program, *words[1:]), env=environment, cwd=folder), mounts=mounts)
 
 
-def _own_facts(container: Container, around: Surroundings, home: PodHome, names: Names) -> dict[str, str]:
+def _own_facts(container: Container, around: DownwardAPI, home: PodHome, names: Names) -> dict[str, str]:
     return {
         "HOME": str(home.home),
         "TMPDIR": str(home.temporary),

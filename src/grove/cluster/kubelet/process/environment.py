@@ -22,8 +22,8 @@ from grove.cluster.kubelet.process.pod_spec import (
     FieldSelector,
     KeySelector,
     NotRunnable,
-    PodSpec,
     ResourceSelector,
+    RunnablePodSpec,
 )
 
 # All that is taken over from whoever started the cluster.
@@ -31,25 +31,25 @@ INHERITED = ("PATH", "LANG", "LC_ALL", "TZ")
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
-class Lookup(Protocol):
+class ConfigLookup(Protocol):
     """Config maps and secrets of one namespace, decoded; None: there is no such object."""
 
     def config_map(self, name: str) -> Mapping[str, bytes] | None: ...
     def secret(self, name: str) -> Mapping[str, bytes] | None: ...
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class DownwardAPI(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod may be told of itself."""
 
     metadata: ObjectMeta
-    spec: PodSpec
+    spec: RunnablePodSpec
     pod_ip: str
     host_ip: str
     # What its node has: the limit of who has none.
     allocatable: Mapping[str, Any]
 
 
-def variables_of(container: Container, around: Surroundings, lookup: Lookup, mounts: Mounts) -> dict[str, str]:
+def variables_of(container: Container, around: DownwardAPI, lookup: ConfigLookup, mounts: Mounts) -> dict[str, str]:
     """What the pod says: the only ones that `$(VAR)` can mean. Raises `NotRunnable`."""
     variables: dict[str, str] = {}
     for source in container.env_from:
@@ -64,7 +64,7 @@ def variables_of(container: Container, around: Surroundings, lookup: Lookup, mou
     return variables
 
 
-def field_value(field: FieldSelector, around: Surroundings) -> str:
+def field_value(field: FieldSelector, around: DownwardAPI) -> str:
     """Raises `NotRunnable` for a field that nobody knows."""
     metadata, path = around.metadata, field.field_path
     plain = {
@@ -87,7 +87,7 @@ def field_value(field: FieldSelector, around: Surroundings) -> str:
     raise NotRunnable(f"fieldRef: {path!r} is not a field that a pod is told; see the fields that Kubernetes lists")
 
 
-def resource_value(selector: ResourceSelector, container: Container, around: Surroundings) -> str:
+def resource_value(selector: ResourceSelector, container: Container, around: DownwardAPI) -> str:
     """Rounded up to whole units of the divisor."""
     kind, _, resource = selector.resource.partition(".")
     if kind not in ("limits", "requests") or not resource:
@@ -103,7 +103,7 @@ def resource_value(selector: ResourceSelector, container: Container, around: Sur
         raise NotRunnable(f"resourceFieldRef {selector.resource}: {error}") from None
 
 
-def _named(name: str, container: Container, spec: PodSpec) -> Container:
+def _named(name: str, container: Container, spec: RunnablePodSpec) -> Container:
     if not name or name == container.name:
         return container
     for each in (*spec.containers, *spec.init_containers):
@@ -112,7 +112,7 @@ def _named(name: str, container: Container, spec: PodSpec) -> Container:
     raise NotRunnable(f"resourceFieldRef: there is no container {name!r} in this pod")
 
 
-def _from_source(source: EnvFrom, lookup: Lookup, mounts: Mounts) -> Iterator[tuple[str, str]]:
+def _from_source(source: EnvFrom, lookup: ConfigLookup, mounts: Mounts) -> Iterator[tuple[str, str]]:
     if source.config_map_ref is not None:
         wanted = source.config_map_ref
         found = lookup.config_map(wanted.name)
@@ -131,8 +131,8 @@ def _value(
     variable: EnvVar,
     before: Mapping[str, str],
     container: Container,
-    around: Surroundings,
-    lookup: Lookup,
+    around: DownwardAPI,
+    lookup: ConfigLookup,
     mounts: Mounts,
 ) -> str | None:
     """None: it refers to something that is not there and need not be."""

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from grove.api.resources import PODS
-from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Wire, without_nulls
+from grove.api.types.meta import Condition, JsonObject, ObjectMeta, WireStruct, without_nulls
 from grove.api.types.pod import ContainerStatus
 
 CONFIG_ERROR = "CreateContainerConfigError"
@@ -24,52 +24,52 @@ class NotRunnable(Exception):
         self.reason = reason
 
 
-class KeySelector(Wire):
+class KeySelector(WireStruct):
     name: str = ""
     key: str = ""
     optional: bool = False
 
 
-class FieldSelector(Wire):
+class FieldSelector(WireStruct):
     field_path: str = ""
 
 
-class ResourceSelector(Wire):
+class ResourceSelector(WireStruct):
     container_name: str = ""
     resource: str = ""
     divisor: str | int | float = "1"
 
 
-class EnvSource(Wire):
+class EnvSource(WireStruct):
     field_ref: FieldSelector | None = None
     resource_field_ref: ResourceSelector | None = None
     config_map_key_ref: KeySelector | None = None
     secret_key_ref: KeySelector | None = None
 
 
-class EnvVar(Wire):
+class EnvVar(WireStruct):
     name: str
     value: str | None = None
     value_from: EnvSource | None = None
 
 
-class NamedSource(Wire):
+class NamedSource(WireStruct):
     name: str = ""
     optional: bool = False
 
 
-class EnvFrom(Wire):
+class EnvFrom(WireStruct):
     prefix: str = ""
     config_map_ref: NamedSource | None = None
     secret_ref: NamedSource | None = None
 
 
-class HttpHeader(Wire):
+class HttpHeader(WireStruct):
     name: str
     value: str = ""
 
 
-class HttpGet(Wire):
+class HttpGet(WireStruct):
     port: int | str
     path: str = "/"
     host: str = ""
@@ -77,20 +77,20 @@ class HttpGet(Wire):
     http_headers: tuple[HttpHeader, ...] = ()
 
 
-class TcpSocket(Wire):
+class TcpSocket(WireStruct):
     port: int | str
     host: str = ""
 
 
-class Exec(Wire):
+class Exec(WireStruct):
     command: tuple[str, ...] = ()
 
 
-class Sleep(Wire):
+class Sleep(WireStruct):
     seconds: int = 0
 
 
-class Hook(Wire):
+class Hook(WireStruct):
     """What is run beside a container: `exec`, `httpGet`, or a pause."""
 
     exec: Exec | None = None
@@ -98,7 +98,7 @@ class Hook(Wire):
     sleep: Sleep | None = None
 
 
-class Probe(Wire):
+class Probe(WireStruct):
     exec: Exec | None = None
     http_get: HttpGet | None = None
     tcp_socket: TcpSocket | None = None
@@ -111,30 +111,30 @@ class Probe(Wire):
     termination_grace_period_seconds: int | None = None
 
 
-class Lifecycle(Wire):
+class Lifecycle(WireStruct):
     post_start: Hook | None = None
     pre_stop: Hook | None = None
     stop_signal: str = "SIGTERM"
 
 
-class VolumeMount(Wire):
+class VolumeMount(WireStruct):
     name: str
     mount_path: str
     sub_path: str = ""
     sub_path_expr: str = ""
 
 
-class ContainerPort(Wire):
+class ContainerPort(WireStruct):
     container_port: int
     name: str = ""
 
 
-class ResourceAmounts(Wire):
+class ResourceAmounts(WireStruct):
     limits: dict[str, str | int | float] = {}
     requests: dict[str, str | int | float] = {}
 
 
-class Container(Wire):
+class Container(WireStruct):
     name: str
     image: str = ""
     command: tuple[str, ...] = ()
@@ -159,20 +159,20 @@ class Container(Wire):
         return self.restart_policy == "Always"
 
 
-class KeyToPath(Wire):
+class KeyToPath(WireStruct):
     key: str
     path: str
     mode: int | None = None
 
 
-class ConfigMapFiles(Wire):
+class ConfigMapFiles(WireStruct):
     name: str = ""
     items: tuple[KeyToPath, ...] = ()
     default_mode: int | None = None
     optional: bool = False
 
 
-class SecretFiles(Wire):
+class SecretFiles(WireStruct):
     """A volume calls it `secretName`, a projection `name`."""
 
     secret_name: str = ""
@@ -182,36 +182,36 @@ class SecretFiles(Wire):
     optional: bool = False
 
 
-class DownwardFile(Wire):
+class DownwardFile(WireStruct):
     path: str
     field_ref: FieldSelector | None = None
     resource_field_ref: ResourceSelector | None = None
     mode: int | None = None
 
 
-class DownwardFiles(Wire):
+class DownwardFiles(WireStruct):
     items: tuple[DownwardFile, ...] = ()
     default_mode: int | None = None
 
 
-class Projection(Wire):
+class Projection(WireStruct):
     config_map: ConfigMapFiles | None = None
     secret: SecretFiles | None = None
     downward_api: DownwardFiles | None = msgspec.field(default=None, name="downwardAPI")
     service_account_token: JsonObject | None = None
 
 
-class Projected(Wire):
+class Projected(WireStruct):
     sources: tuple[Projection, ...] = ()
     default_mode: int | None = None
 
 
-class HostPath(Wire):
+class HostPath(WireStruct):
     path: str
     type: str = ""
 
 
-class Volume(Wire):
+class Volume(WireStruct):
     name: str
     empty_dir: JsonObject | None = None
     host_path: HostPath | None = None
@@ -221,11 +221,11 @@ class Volume(Wire):
     projected: Projected | None = None
 
 
-class ReadinessGate(Wire):
+class ReadinessGate(WireStruct):
     condition_type: str = ""
 
 
-class PodSpec(Wire):
+class RunnablePodSpec(WireStruct):
     node_name: str = ""
     hostname: str = ""
     subdomain: str = ""
@@ -239,7 +239,7 @@ class PodSpec(Wire):
     readiness_gates: tuple[ReadinessGate, ...] = ()
 
 
-class LocalPodStatus(Wire):
+class LocalPodStatus(WireStruct):
     """What an earlier kubelet may have written."""
 
     phase: str = "Pending"
@@ -249,7 +249,7 @@ class LocalPodStatus(Wire):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class LocalPod(Wire):
+class LocalPod(WireStruct):
     """A pod as it came: its spec is read when it is started, so that one that cannot be read can be told of."""
 
     metadata: ObjectMeta
@@ -274,10 +274,10 @@ class LocalPod(Wire):
 LOCAL_PODS = PODS.viewed_as(LocalPod)
 
 
-def read_spec(raw: JsonObject) -> PodSpec:
+def read_spec(raw: JsonObject) -> RunnablePodSpec:
     """Raises `NotRunnable` for what makes no sense, or cannot be had here."""
     try:
-        spec = msgspec.convert(without_nulls(raw), PodSpec)
+        spec = msgspec.convert(without_nulls(raw), RunnablePodSpec)
     except msgspec.ValidationError as problem:
         words = str(problem).replace("`$", "`spec")
         raise NotRunnable(f"the pod cannot be read: {words}; correct it") from None

@@ -12,7 +12,7 @@ CREATING = "ContainerCreating"
 INITIALIZING = "PodInitializing"
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerWaiting(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = CREATING
     message: str = ""
 
@@ -36,7 +36,7 @@ class ContainerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     image: str
-    state: Waiting | Running | Terminated = Waiting()
+    state: ContainerWaiting | Running | Terminated = ContainerWaiting()
     last_state: Terminated | None = None
     restart_count: int = 0
     is_ready: bool = False
@@ -166,7 +166,7 @@ def _unready(pod: PodFacts) -> list[str]:
 
 
 def _has_never_run(container: ContainerFacts) -> bool:
-    return isinstance(container.state, Waiting) and container.last_state is None
+    return isinstance(container.state, ContainerWaiting) and container.last_state is None
 
 
 def _about(what: str, names: list[str]) -> str:
@@ -189,9 +189,9 @@ def _container(container: ContainerFacts) -> JsonObject:
     return status
 
 
-def _state(state: Waiting | Running | Terminated) -> JsonObject:
+def _state(state: ContainerWaiting | Running | Terminated) -> JsonObject:
     match state:
-        case Waiting(reason=reason, message=message):
+        case ContainerWaiting(reason=reason, message=message):
             return {"waiting": {"reason": reason, "message": message} if message else {"reason": reason}}
         case Running(started_at=started_at):
             return {"running": {"startedAt": wire_time(started_at)}}

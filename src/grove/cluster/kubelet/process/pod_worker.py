@@ -18,16 +18,23 @@ from grove.cluster.kubelet.process.async_events import Broadcast, first_of
 from grove.cluster.kubelet.process.config_watcher import Configs
 from grove.cluster.kubelet.process.container import ContainerLife
 from grove.cluster.kubelet.process.container_command import Launch, Names, build_launch
-from grove.cluster.kubelet.process.environment import Surroundings
+from grove.cluster.kubelet.process.environment import DownwardAPI
 from grove.cluster.kubelet.process.log_source import ProcessLogs
 from grove.cluster.kubelet.process.pod_addresses import Addresses, Host, Hosts, hostname_of
-from grove.cluster.kubelet.process.pod_spec import LOCAL_PODS, Container, LocalPod, NotRunnable, PodSpec, read_spec
+from grove.cluster.kubelet.process.pod_spec import (
+    LOCAL_PODS,
+    Container,
+    LocalPod,
+    NotRunnable,
+    RunnablePodSpec,
+    read_spec,
+)
 from grove.cluster.kubelet.process.pod_status import (
     CREATING,
     INITIALIZING,
     ContainerFacts,
+    ContainerWaiting,
     PodFacts,
-    Waiting,
     changed_conditions,
     status_of,
 )
@@ -36,7 +43,7 @@ from grove.cluster.kubelet.process.restart_recovery import Earlier, earlier_run,
 from grove.cluster.kubelet.process.supervisor_client import Processes
 from grove.cluster.kubelet.process.volumes import PodHome
 from grove.cluster.kubelet.simulated.pod_state_machine import back_off
-from grove.cluster.node_pod_cache import Node
+from grove.cluster.node_pod_cache import BoundNode
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 from grove.kube.store import Store
@@ -53,7 +60,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     random: Random
     pods: Store[LocalPod]
-    node: Callable[[str], Node | None]
+    node: Callable[[str], BoundNode | None]
     processes: Processes
     configs: Configs
     addresses: Addresses
@@ -102,7 +109,7 @@ class PodLife:
     def observe(self, pod: LocalPod) -> None:
         """Its newest version."""
         self._pod = pod
-        if pod.metadata.is_leaving:
+        if pod.metadata.is_terminating:
             # From when we know of it: the time on the object has lost its parts of a second.
             self._stop(self.clock.monotonic() + (pod.metadata.deletion_grace_period_seconds or 0))
         self.wake()
@@ -236,7 +243,7 @@ class PodLife:
         meta = self._pod.metadata
         # Without grace and still there: a finalizer holds it.
         is_held = not meta.deletion_grace_period_seconds and bool(meta.finalizers)
-        return meta.is_leaving and not is_held and self._is_node_ready
+        return meta.is_terminating and not is_held and self._is_node_ready
 
     def _stop(self, at: float) -> None:
         self._stop_at = min(at, self._stop_at)
@@ -290,9 +297,9 @@ class PodLife:
             self._spec.restart_policy, tuple(map(find, finite)), tuple(map(find, mains))
         )
 
-    def _around(self) -> Surroundings:
+    def _around(self) -> DownwardAPI:
         node = self._machine.node(self._spec.node_name)
-        return Surroundings(
+        return DownwardAPI(
             metadata=self._pod.metadata,
             spec=self._spec,
             pod_ip=self._address,
@@ -329,7 +336,7 @@ class PodLife:
         """While the pod itself cannot be started, its containers say why."""
         if self._trouble is None:
             return facts
-        waiting = Waiting(reason=self._trouble.reason, message=self._trouble.message)
+        waiting = ContainerWaiting(reason=self._trouble.reason, message=self._trouble.message)
         return msgspec.structs.replace(facts, state=waiting)
 
     # The API
@@ -386,12 +393,12 @@ class PodLife:
         await first_of(self._gone.wait(), seconds=self._machine.random.uniform(*RETRY_SECONDS))
 
 
-def _read(pod: LocalPod) -> tuple[PodSpec, NotRunnable | None]:
+def _read(pod: LocalPod) -> tuple[RunnablePodSpec, NotRunnable | None]:
     """What can be run of it; or only the names of its containers, and why."""
     try:
         return read_spec(pod.spec), None
     except NotRunnable as refusal:
-        return PodSpec(containers=tuple(_names(pod.spec.get("containers"))), node_name=pod.node_name), refusal
+        return RunnablePodSpec(containers=tuple(_names(pod.spec.get("containers"))), node_name=pod.node_name), refusal
 
 
 def _names(containers: object) -> list[Container]:

@@ -22,7 +22,7 @@ from grove.cluster.kubelet.process.pod_addresses import Addresses, Hosts
 from grove.cluster.kubelet.process.pod_spec import LOCAL_PODS, LocalPod
 from grove.cluster.kubelet.process.pod_worker import Machine, PodLife
 from grove.cluster.kubelet.process.supervisor_client import Processes
-from grove.cluster.node_pod_cache import BoundPods, Node
+from grove.cluster.node_pod_cache import BoundNode, BoundPods
 from grove.errors import Bug
 from grove.kube.client import Client
 from grove.kube.reflector import Reflector
@@ -110,7 +110,7 @@ class ProcessKubelet:
         finally:
             del self._lives[uid]
 
-    def _node_changed(self, _old: Node | None, new: Node | None) -> None:
+    def _node_changed(self, _old: BoundNode | None, new: BoundNode | None) -> None:
         if new is not None:
             for uid in self._bound.uids_on(new.metadata.name):
                 if (life := self._lives.get(uid)) is not None:

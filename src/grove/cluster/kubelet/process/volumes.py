@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from grove.api.validation.syntax import dns_label_complaint
-from grove.cluster.kubelet.process.environment import Lookup, Surroundings, field_value, resource_value
+from grove.cluster.kubelet.process.environment import ConfigLookup, DownwardAPI, field_value, resource_value
 from grove.cluster.kubelet.process.expansion import Mounts, expand, normal_path
 from grove.cluster.kubelet.process.pod_spec import (
     ConfigMapFiles,
@@ -60,7 +60,7 @@ class PodHome:
             return self.path / "messages" / container.name
         return file
 
-    def fill(self, volumes: tuple[Volume, ...], around: Surroundings, lookup: Lookup) -> None:
+    def fill(self, volumes: tuple[Volume, ...], around: DownwardAPI, lookup: ConfigLookup) -> None:
         """All volumes, made once for all containers. Raises `NotRunnable`; may then be called again."""
         try:
             for folder in (self.path, self.home, self.temporary):
@@ -107,7 +107,7 @@ class PodHome:
     def _place(self, name: str) -> Path:
         return self._host_paths.get(name) or self.path / "volumes" / name
 
-    def _fill(self, volume: Volume, around: Surroundings, lookup: Lookup) -> None:
+    def _fill(self, volume: Volume, around: DownwardAPI, lookup: ConfigLookup) -> None:
         _checked_name("volume", volume.name)
         if volume.host_path is not None:
             self._host_paths[volume.name] = _prepared_host_path(volume.host_path)
@@ -165,7 +165,7 @@ def _prepared_host_path(wanted: HostPath) -> Path:
 _File = tuple[str, bytes, int]
 
 
-def _files_of(volume: Volume, around: Surroundings, lookup: Lookup) -> Iterator[_File]:
+def _files_of(volume: Volume, around: DownwardAPI, lookup: ConfigLookup) -> Iterator[_File]:
     """Path, content and mode of each. An emptyDir has none."""
     if volume.config_map is not None:
         yield from _config_map(volume.config_map, lookup, volume.config_map.default_mode)
@@ -177,7 +177,7 @@ def _files_of(volume: Volume, around: Surroundings, lookup: Lookup) -> Iterator[
         yield from _projected(volume.projected, around, lookup)
 
 
-def _projected(projected: Projected, around: Surroundings, lookup: Lookup) -> Iterator[_File]:
+def _projected(projected: Projected, around: DownwardAPI, lookup: ConfigLookup) -> Iterator[_File]:
     mode = projected.default_mode
     for source in projected.sources:
         if source.config_map is not None:
@@ -192,14 +192,14 @@ def _projected(projected: Projected, around: Surroundings, lookup: Lookup) -> It
             raise NotRunnable("a projected source is not supported: use configMap, secret or downwardAPI")
 
 
-def _config_map(wanted: ConfigMapFiles, lookup: Lookup, mode: int | None) -> Iterator[_File]:
+def _config_map(wanted: ConfigMapFiles, lookup: ConfigLookup, mode: int | None) -> Iterator[_File]:
     found = lookup.config_map(wanted.name)
     if found is None and not wanted.optional:
         raise NotRunnable(f'configmap "{wanted.name}" not found')
     return _chosen(found or {}, wanted.items, mode, is_optional=wanted.optional)
 
 
-def _secret(wanted: SecretFiles, lookup: Lookup, mode: int | None) -> Iterator[_File]:
+def _secret(wanted: SecretFiles, lookup: ConfigLookup, mode: int | None) -> Iterator[_File]:
     name = wanted.secret_name or wanted.name
     found = lookup.secret(name)
     if found is None and not wanted.optional:
@@ -222,12 +222,12 @@ def _chosen(
             raise NotRunnable(f"references non-existent key {item.key}")
 
 
-def _downward(files: DownwardFiles, around: Surroundings, mode: int | None) -> Iterator[_File]:
+def _downward(files: DownwardFiles, around: DownwardAPI, mode: int | None) -> Iterator[_File]:
     for item in files.items:
         yield item.path, _downward_value(item, around).encode(), item.mode or mode or _FILE_MODE
 
 
-def _downward_value(item: DownwardFile, around: Surroundings) -> str:
+def _downward_value(item: DownwardFile, around: DownwardAPI) -> str:
     if item.field_ref is not None:
         return field_value(item.field_ref, around)
     if item.resource_field_ref is not None:
@@ -266,8 +266,8 @@ def _is_inside(base: Path, path: Path) -> bool:
 
 def _checked_name(what: str, name: str) -> str:
     """A name that becomes a folder; raises `NotRunnable`. The API server checks it too."""
-    if complaint := dns_label_complaint(name):
-        raise NotRunnable(f"{what} {name!r} cannot be the name of a folder: {complaint}")
+    if error_message := dns_label_complaint(name):
+        raise NotRunnable(f"{what} {name!r} cannot be the name of a folder: {error_message}")
     return name
 
 

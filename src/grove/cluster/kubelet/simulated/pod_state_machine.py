@@ -45,7 +45,7 @@ class Remove(msgspec.Struct, frozen=True, kw_only=True):
     """Its containers have stopped: the object may go."""
 
 
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
+class WaitUntil(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime
 
 
@@ -53,7 +53,7 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing will happen unless the pod changes."""
 
 
-Step = WriteStatus | Remove | Wait | Rest
+Step = WriteStatus | Remove | WaitUntil | Rest
 
 
 def behaviour_of(
@@ -93,7 +93,7 @@ def next_step(pod: BoundPod, behaviour: Behaviour, now: datetime, *, started_at:
 def refuse(pod: BoundPod, message: str, now: datetime) -> Step:
     """A pod whose annotations make no sense is not started, and says why."""
     waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
-    if pod.metadata.is_leaving:
+    if pod.metadata.is_terminating:
         return _leave(pod, Behaviour(), now)
     if pod.is_finished or (pod.status.container_statuses and pod.status.container_statuses[0].state.waiting):
         return Rest()
@@ -121,7 +121,7 @@ def _leave(pod: BoundPod, behaviour: Behaviour, now: datetime) -> Step:
     deadline = pod.metadata.deletion_timestamp or now
     asked_at = deadline - timedelta(seconds=pod.metadata.deletion_grace_period_seconds)
     stopped_at = min(asked_at + behaviour.stops_after, deadline)
-    return Remove() if now >= stopped_at or pod.is_finished else Wait(until=stopped_at)
+    return Remove() if now >= stopped_at or pod.is_finished else WaitUntil(until=stopped_at)
 
 
 def _start(pod: BoundPod, behaviour: Behaviour, now: datetime, host_ip: str) -> JsonObject:
@@ -196,7 +196,7 @@ def _wait_or_restart(pod: BoundPod, behaviour: Behaviour, now: datetime) -> Step
         return Rest()
     restart_at = ended_at + back_off(first.restart_count)
     if now < restart_at:
-        return Wait(until=restart_at)
+        return WaitUntil(until=restart_at)
     ended = [(status, _wire_state(status.last_state.terminated)) for status in pod.status.container_statuses]
     return WriteStatus(status=_next_run(pod, behaviour, now, ended))
 
@@ -223,7 +223,7 @@ def _wait_for_the_next(started: datetime, behaviour: Behaviour, now: datetime) -
     if behaviour.exit_after is not None:
         instants.append(started + behaviour.exit_after)
     until = min((instant for instant in instants if instant > now), default=None)
-    return Rest() if until is None else Wait(until=until)
+    return Rest() if until is None else WaitUntil(until=until)
 
 
 def _restarts(pod: BoundPod, exit_code: int) -> bool:

@@ -10,18 +10,18 @@ from typing import assert_never
 
 from grove.api.types.meta import JsonObject, Uid
 from grove.clock import Clock
-from grove.cluster.controllers.workqueue import Agenda
+from grove.cluster.controllers.workqueue import DelayingQueue
 from grove.cluster.kubelet.simulated.pod_state_machine import (
     Remove,
     Rest,
     Step,
-    Wait,
+    WaitUntil,
     WriteStatus,
     behaviour_of,
     next_step,
     refuse,
 )
-from grove.cluster.node_pod_cache import BOUND_POD_VIEW, BoundPod, BoundPods, Node
+from grove.cluster.node_pod_cache import BOUND_POD_VIEW, BoundNode, BoundPod, BoundPods
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 from grove.kube.transport import STRATEGIC_PATCH
@@ -54,14 +54,14 @@ class SimulatedKubelet:
         self._ready_after = ready_after
         self._stops_after = stops_after
         self._keeps = keeps
-        self._agenda: Agenda[Uid] = Agenda(clock)
+        self._agenda: DelayingQueue[Uid] = DelayingQueue(clock)
         # Exact starts; the wire has whole seconds only, which is what a restarted kubelet goes by.
         self._started_at: dict[Uid, datetime] = {}
         bound.pods.subscribe(self._pod_changed)
         bound.nodes.subscribe(self._node_changed)
 
     async def run(self) -> None:
-        await self._agenda.run(self._visit, workers=WORKERS)
+        await self._agenda.run(self._reconcile, workers=WORKERS)
 
     def _pod_changed(self, old: BoundPod | None, new: BoundPod | None) -> None:
         if new is not None:
@@ -69,12 +69,12 @@ class SimulatedKubelet:
         elif old is not None:
             self._started_at.pop(old.metadata.uid, None)
 
-    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+    def _node_changed(self, old: BoundNode | None, new: BoundNode | None) -> None:
         if new is not None and new.is_ready and not (old is not None and old.is_ready):
             for uid in self._bound.uids_on(new.metadata.name):
                 self._agenda.add(uid)
 
-    async def _visit(self, uid: Uid) -> datetime | None:
+    async def _reconcile(self, uid: Uid) -> datetime | None:
         pod = self._bound.pods.get(uid)
         node = self._bound.node(pod.spec.node_name) if pod is not None else None
         if pod is None or node is None or not node.is_ready:
@@ -85,8 +85,8 @@ class SimulatedKubelet:
             # Also after "not found" and "conflict": by then the watch has told what is true, or nothing has changed.
             return self._clock.now() + timedelta(seconds=self._random.uniform(*RETRY_SECONDS))
 
-    def _decide(self, pod: BoundPod, node: Node) -> Step:
-        if pod.metadata.uid in self._keeps and not pod.metadata.is_leaving:
+    def _decide(self, pod: BoundPod, node: BoundNode) -> Step:
+        if pod.metadata.uid in self._keeps and not pod.metadata.is_terminating:
             return Rest()
         now = self._clock.now()
         try:
@@ -103,7 +103,7 @@ class SimulatedKubelet:
                 await self._write(pod, status)
             case Remove():
                 await self._remove(pod)
-            case Wait(until=until):
+            case WaitUntil(until=until):
                 return until
             case Rest():
                 pass
