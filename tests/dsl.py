@@ -321,7 +321,12 @@ def _stored(name: str, metadata: Mapping[str, Any]) -> ObjectMeta:
 
 
 def failure(
-    key: str = "pods/p-0-a", *, count: int = 1, first: datetime = NOW, last: datetime = NOW, code: str = "CreateRefused"
+    key: str = "pods/p-0-a",
+    *,
+    count: int = 1,
+    first: datetime = NOW,
+    last: datetime = NOW,
+    code: str = "CreateRejected",
 ) -> CreateRejection:
     return CreateRejection(key=key, code=code, message="exceeded quota", count=count, first_at=first, last_at=last)
 
@@ -504,7 +509,7 @@ class World:
             if (part, key) not in refused:
                 self.failures.clear(SET_UID, part, [key])
         for (part, key), message in refused.items():
-            self.failures.record(SET_UID, part, key=key, code="CreateRefused", message=message, now=self.now)
+            self.failures.record(SET_UID, part, key=key, code="CreateRejected", message=message, now=self.now)
 
     def edit(self, resource: Resource[Any], name: str, patch: JsonObject) -> None:
         """Somebody changes an object: a changed spec is a new generation."""

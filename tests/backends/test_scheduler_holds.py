@@ -22,10 +22,10 @@ def told(pcs: PodCliqueSet) -> tuple[str, str]:
 
 async def expect_held(world: SchedulerWorld, message: str) -> None:
     await world.settle()
-    assert told(find_set(world, "workload1")) == ("NotOffered", message)
+    assert told(find_set(world, "workload1")) == ("MissingDependency", message)
     assert world.pods() == ()
     assert [write for write in world.writes_by("operator") if "/pods" in write.request.path] == []
-    warnings = [event for event in world.objects(EVENTS) if event.reason == "NotOffered"]
+    warnings = [event for event in world.objects(EVENTS) if event.reason == "MissingDependency"]
     assert [event.message for event in warnings] == [message]
 
 
@@ -88,7 +88,7 @@ def test_what_runs_goes_on_when_its_queue_is_gone(scheduler: str) -> None:
             await world.delete(world.queues, QUEUE)
             await world.settle()
             assert len(world.running_pods()) == 10
-            assert told(find_set(world, "workload1"))[0] == "NotOffered"
+            assert told(find_set(world, "workload1"))[0] == "MissingDependency"
             await world.delete(PODCLIQUESETS, "workload1")
             await world.settle()
             assert world.pods() == ()
@@ -216,9 +216,9 @@ def test_a_kai_without_a_grace_period_places_gangs_and_the_set_says_what_it_does
             found = {one.type: one for one in find_set(world, "workload1").status.conditions}
             assert "GangSchedulingUnavailable" not in found
             limited = found["SchedulerLimited"]
-            assert (limited.status, limited.reason) == ("True", "NotAsAsked")
+            assert (limited.status, limited.reason) == ("True", "PartiallySupported")
             assert "install 0.17 or newer" in limited.message
-            warnings = [event for event in world.objects(EVENTS) if event.reason == "NotAsAsked"]
+            warnings = [event for event in world.objects(EVENTS) if event.reason == "PartiallySupported"]
             assert [event.message for event in warnings] == [limited.message]
 
     run_virtual(tell())

@@ -137,7 +137,7 @@ class TestCreate:
                 Rejected(
                     part=0,
                     key="pods/x",
-                    code=Reason.CREATE_REFUSED,
+                    code=Reason.CREATE_REJECTED,
                     message="exceeded quota",
                     target="Pod default/x",
                     status_code=403,

@@ -19,13 +19,13 @@ def record(
     now: datetime = NOW,
     message: str = "no",
 ) -> None:
-    book.record(of, part, key=key, code="CreateRefused", message=message, now=now)
+    book.record(of, part, key=key, code="CreateRejected", message=message, now=now)
 
 
 def refused(
     key: str = "pods/p-0-a", *, count: int = 1, first: datetime = NOW, last: datetime = NOW, message: str = "no"
 ) -> CreateRejection:
-    return CreateRejection(key=key, code="CreateRefused", message=message, count=count, first_at=first, last_at=last)
+    return CreateRejection(key=key, code="CreateRejected", message=message, count=count, first_at=first, last_at=last)
 
 
 def test_a_refusal_is_remembered_for_its_replica() -> None:

@@ -217,7 +217,7 @@ def test_a_refusal_is_part_of_its_replicas_view() -> None:
     eyes = Eyes()
     eyes.see_all()
     eyes.snapshot()
-    eyes.failures.record(SET_UID, 1, key="pods/p-1-a", code="CreateRefused", message="no", now=NOW)
+    eyes.failures.record(SET_UID, 1, key="pods/p-1-a", code="CreateRejected", message="no", now=NOW)
     eyes.observer.mark(SET_UID, 1)
     assert [len(view.failures) for view in eyes.snapshot().replicas] == [0, 1]
     assert eyes.woken == [SET_UID]
@@ -245,7 +245,7 @@ class TestWhoTriesFirst:
 
     def refuse(self, eyes: Eyes, *uids: str) -> int:
         for uid in uids:
-            eyes.failures.record(Uid(uid), 0, key="pods/x", code="CreateRefused", message="no", now=NOW)
+            eyes.failures.record(Uid(uid), 0, key="pods/x", code="CreateRejected", message="no", now=NOW)
         return eyes.snapshot().refused_ahead_count
 
     def test_only_older_refused_sets_of_the_namespace_are_ahead(self) -> None:
@@ -260,7 +260,7 @@ def test_a_set_that_is_gone_leaves_nothing_behind() -> None:
     eyes = Eyes()
     eyes.see_all()
     eyes.snapshot()
-    eyes.failures.record(SET_UID, 0, key="pods/x", code="CreateRefused", message="no", now=NOW)
+    eyes.failures.record(SET_UID, 0, key="pods/x", code="CreateRejected", message="no", now=NOW)
     eyes.caches.sets.forget(SET_UID)
     assert eyes.woken == [SET_UID]
     assert eyes.observer.snapshot(SET_UID) is None

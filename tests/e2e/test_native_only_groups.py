@@ -59,7 +59,7 @@ def test_required_topology_is_not_carried_out_and_the_set_says_so(
         await rest(stage, 3)
         condition = find_condition(find_set(stage, "packed").status.conditions, "SchedulerLimited")
         assert condition is not None
-        assert (condition.status, condition.reason) == ("True", "NotAsAsked")
+        assert (condition.status, condition.reason) == ("True", "PartiallySupported")
         assert "TopologyAwareWorkloadScheduling" in condition.message
         await stage.clear()
 

@@ -100,7 +100,7 @@ async def _refused(stage: Stage) -> str:
 
 def _is_held(stage: Stage) -> bool:
     (pcs,) = stage.objects(PODCLIQUESETS)
-    return not stage.pods() and any(one.reason == "NotOffered" for one in pcs.status.conditions)
+    return not stage.pods() and any(one.reason == "MissingDependency" for one in pcs.status.conditions)
 
 
 async def _make_queue(cluster: Cluster, kind: Resource[SchedulerObject], name: str, status: JsonObject) -> None:

@@ -218,19 +218,26 @@ def test_after_a_restart_the_condition_stays_and_goes_only_when_the_write_succee
     run(story)
 
 
-def test_a_condition_of_the_former_name_is_removed() -> None:
+def test_conditions_of_former_names_are_removed() -> None:
     async def story(failing: FailingWorld) -> None:
         world = failing.world
         await world.apply(WORKLOAD1)
         await world.settle()
         await world.crash_controller()
-        old = {"type": "CannotBeCarriedOut", "status": "True", "reason": "CreateRefused", "message": "no"}
-        patch: JsonObject = {"status": {"conditions": [{**old, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}
-        await world.client.patch(PODCLIQUESETS, "default", "workload1", patch, subresource="status")
+        clique = world.objects(PODCLIQUES)[0].metadata.name
+        for resource, name, type_ in (
+            (PODCLIQUESETS, "workload1", "CannotBeCarriedOut"),
+            (PODCLIQUESETS, "workload1", "FieldsNotCarriedOut"),
+            (PODCLIQUES, clique, "PodsRefused"),
+        ):
+            old = {"type": type_, "status": "True", "reason": "CreateRefused", "message": "no"}
+            patch: JsonObject = {"status": {"conditions": [{**old, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}
+            await world.client.patch(resource, "default", name, patch, subresource="status")
         await world.restart_controller()
         await world.clock.sleep(5)
-        types = [condition.type for condition in find_set(world, "workload1").status.conditions]
-        assert types == ["TopologyLevelsUnavailable"]
+        assert [one.type for one in find_set(world, "workload1").status.conditions] == ["TopologyLevelsUnavailable"]
+        of_clique = next(one for one in world.objects(PODCLIQUES) if one.metadata.name == clique).status.conditions
+        assert sorted(one.type for one in of_clique) == ["MinAvailableBreached", "PodCliqueScheduled"]
 
     run(story)
 

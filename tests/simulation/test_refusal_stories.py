@@ -65,7 +65,7 @@ def test_a_refusal_is_an_event_too() -> None:
             await world.apply(WORKLOAD1)
             await world.clock.sleep(60)
             reasons = {event.reason for event in world.objects(EVENTS)}
-            assert {"PodsRefused", "ReconcileFailed"} <= reasons
+            assert {"PodsRejected", "ReconcileFailed"} <= reasons
 
     run(story())
 
@@ -108,7 +108,7 @@ def test_a_field_that_is_not_carried_out_yet_is_named_in_a_warning_and_a_conditi
             (applied,) = await world.apply(manifest)
             assert any("spec.template.cliqueStartupType" in warning for warning in applied.warnings)
             await world.settle()
-            condition = find_condition(find_set(world, "workload1").status.conditions, "FieldsNotCarriedOut")
+            condition = find_condition(find_set(world, "workload1").status.conditions, "UnsupportedFields")
             assert condition is not None
             assert "spec.template.cliqueStartupType" in condition.message
             assert len(world.running_pods()) == 10

@@ -382,7 +382,7 @@ def test_a_restart_that_a_quota_refuses_goes_on_when_there_is_room_again() -> No
         await end(world, running(world)[0])
         await world.wait_until(lambda: restarts(world) == 1)
         await world.clock.sleep(300)
-        assert is_clique(world, "job-0-a", "PodsRefused")
+        assert is_clique(world, "job-0-a", "PodsRejected")
         assert phase(world) == "Pending"
         assert restarts(world) == 1
         await world.delete(RESOURCE_QUOTAS, "few-pods")

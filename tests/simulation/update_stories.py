@@ -561,7 +561,7 @@ async def refused_pods_are_news_at_once(world: World) -> None:
     await change_image(world, NEW)
     await world.clock.sleep(20)
     reason, message = stalled(world) or ("", "")
-    assert reason == "PodsRefused"
+    assert reason == "PodsRejected"
     assert "exceeded quota" in message
     assert len(witness.left()) == 1
     await world.apply(quota(3))

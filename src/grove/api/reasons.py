@@ -23,7 +23,7 @@ class Documented(StrEnum):
 class ConditionType(Documented):
     # PodClique
     POD_CLIQUE_SCHEDULED = "PodCliqueScheduled", "at least minAvailable pods of the clique have a node"
-    PODS_REFUSED = "PodsRefused", "the API server refuses to create pods of the clique; the message has its words"
+    PODS_REJECTED = "PodsRejected", "the API server refuses to create pods of the clique; the message has its words"
     SUCCEEDED = "Succeeded", "every pod of a training clique ended with exit code 0"
     # PodClique and PodCliqueScalingGroup
     MIN_AVAILABLE_BREACHED = (
@@ -34,7 +34,7 @@ class ConditionType(Documented):
     GANG_TERMINATION_IN_PROGRESS = "GangTerminationInProgress", "the gang of this group is being torn down"
     # PodCliqueSet
     TOPOLOGY_LEVELS_UNAVAILABLE = "TopologyLevelsUnavailable", "a topology constraint names a domain nobody defines"
-    FIELDS_NOT_CARRIED_OUT = "FieldsNotCarriedOut", "the set uses fields this version accepts but does not act on"
+    UNSUPPORTED_FIELDS = "UnsupportedFields", "the set uses fields this version accepts but does not act on"
     RECONCILE_FAILED = "ReconcileFailed", "the set is invalid, or a write keeps failing; the message says what to do"
     GANG_SCHEDULING_UNAVAILABLE = (
         "GangSchedulingUnavailable",
@@ -93,25 +93,28 @@ class Reason(Documented):
     THROTTLED = "Throttled", "the API server asks for patience again and again"
     SERVER_ERROR = "ServerError", "the API server, etcd or an admission webhook fails"
     NO_ANSWER = "NoAnswer", "the API server does not answer"
-    # PodsRefused, ReconcileFailed
+    # PodsRejected, ReconcileFailed
     QUOTA_EXCEEDED = "QuotaExceeded", "a resource quota leaves no room"
-    CREATE_REFUSED = "CreateRefused", "the API server refused to create an object; the message has its words"
+    CREATE_REJECTED = "CreateRejected", "the API server refused to create an object; the message has its words"
     NAME_TAKEN = "NameTaken", "an object that is not ours has the name we need"
     NAMESPACE_TERMINATING = "NamespaceTerminating", "the namespace is being deleted, so nothing new is made in it"
     PODS_ACCEPTED = "PodsAccepted", "the API server accepts the pods again"
-    GAVE_PODS_BACK = "GavePodsBack", "the gang stayed below its minima, returned its waiting pods and tries again later"
+    PODS_RELEASED = "PodsReleased", "the gang stayed below its minima, returned its waiting pods and tries again later"
     INVALID_SPEC = "InvalidSpec", "the set breaks a rule; nothing is changed until it is corrected"
     OBJECT_BUDGET_EXCEEDED = (
         "ObjectBudgetExceeded",
         "the set asks for more objects than one set may have; nothing is created beyond that",
     )
-    # FieldsNotCarriedOut
-    NOT_CARRIED_OUT_YET = "NotCarriedOutYet", "the message names each field and what happens instead"
+    # UnsupportedFields
+    NOT_SUPPORTED_YET = "NotSupportedYet", "the message names each field and what happens instead"
     # GangSchedulingUnavailable
     NO_GANG_SCHEDULING = "NoGangScheduling", "the scheduler does not place the pods of a gang all or nothing"
-    NOT_OFFERED = "NotOffered", "something that the scheduler needs is missing, such as a queue, so no pod is made"
+    MISSING_DEPENDENCY = (
+        "MissingDependency",
+        "something that the scheduler needs is missing, such as a queue, so no pod is made",
+    )
     # SchedulerLimited
-    NOT_AS_ASKED = "NotAsAsked", "the scheduler places the set as gangs, but not in all as it asks"
+    PARTIALLY_SUPPORTED = "PartiallySupported", "the scheduler places the set as gangs, but not in all as it asks"
     # TeardownHeld
     MASS_OUTAGE = "MassOutage", "more than 55 % of the nodes, and at least 3, are not ready"
     # UpdateStalled
@@ -119,7 +122,7 @@ class Reason(Documented):
     MINIMUM_NOT_MET = "MinimumNotMet", "too few are ready for another ready one to be taken"
     PODS_NOT_STARTING = "PodsNotStarting", "a container of a new pod cannot start, such as an image that is not there"
     PODS_NOT_READY = "PodsNotReady", "a new pod of the update does not become ready"
-    PODS_REFUSED = "PodsRefused", "the API server refuses the new pods of the update"
+    PODS_REJECTED = "PodsRejected", "the API server refuses the new pods of the update"
     # TopologyLevelsUnavailable
     TOPOLOGY_AWARE_SCHEDULING_DISABLED = "TopologyAwareSchedulingDisabled", "topology-aware scheduling is switched off"
     ALL_TOPOLOGY_LEVELS_AVAILABLE = "AllClusterTopologyLevelsAvailable", "every domain the set names is defined"
@@ -206,10 +209,10 @@ class EventReason(Documented):
     UPDATE_COMPLETED = "UpdateCompleted", "everything of a set runs its newest templates"
     UPDATE_STALLED = "UpdateStalled", "an update does not go on; the message says what it waits for"
     # Refusals
-    PODS_REFUSED = "PodsRefused", "the API server refuses to create pods; the message has its words"
-    CREATE_REFUSED = "CreateRefused", "the API server refused to create an object; the message has its words"
+    PODS_REJECTED = "PodsRejected", "the API server refuses to create pods; the message has its words"
+    CREATE_REJECTED = "CreateRejected", "the API server refused to create an object; the message has its words"
     NAME_TAKEN = "NameTaken", "an object that is not ours has the name we need: rename one of the two"
-    FIELDS_NOT_CARRIED_OUT = "FieldsNotCarriedOut", "the set uses fields this version accepts but does not act on"
+    UNSUPPORTED_FIELDS = "UnsupportedFields", "the set uses fields this version accepts but does not act on"
     RECONCILE_FAILED = "ReconcileFailed", "the set is invalid, or a write keeps failing; the message says what to do"
     # Training
     POD_CLIQUE_FAILED = "PodCliqueFailed", "a clique of a training set is below its minimum"
@@ -220,8 +223,14 @@ class EventReason(Documented):
     WORKLOAD_SUCCEEDED = "WorkloadSucceeded", "every replica of a training set completed"
     # Scheduling
     NO_GANG_SCHEDULING = "NoGangScheduling", "the scheduler does not place the set as gangs; the message says why"
-    NOT_AS_ASKED = "NotAsAsked", "the scheduler does not do all that the set asks of it; the message says what"
-    NOT_OFFERED = "NotOffered", "something that the set names is missing, so no pod is made; the message says what"
+    PARTIALLY_SUPPORTED = (
+        "PartiallySupported",
+        "the scheduler does not do all that the set asks of it; the message says what",
+    )
+    MISSING_DEPENDENCY = (
+        "MissingDependency",
+        "something that the set names is missing, so no pod is made; the message says what",
+    )
     SCHEDULED = "Scheduled", "a pod was given a node"
     FAILED_SCHEDULING = "FailedScheduling", "a gang or pod does not fit; the message names the constraint that binds"
     TOPOLOGY_DRIFT_DETECTED = "TopologyDriftDetected", "a scheduler's topology differs from its binding"
@@ -239,15 +248,18 @@ class FindingReason(Documented):
     BASE_NOT_SCHEDULED = "BaseGangNotScheduled", "the base gang must be scheduled before a scaled gang may be"
     NO_SERVICE = "NoService", "the service by which pods of a replica find each other does not exist yet"
     SCHEDULER_NOT_TOLD = "SchedulerNotTold", "what the scheduler reads of the gang is not written yet"
-    NOT_OFFERED = "NotOffered", "something that the gang names is missing, such as a queue or a topology"
+    MISSING_DEPENDENCY = "MissingDependency", "something that the gang names is missing, such as a queue or a topology"
     EXTRAS_WAIT = "ExtrasWait", "pods above the minimum wait until the minimum, and that of scaled gangs, had its turn"
     NOT_AS_A_GANG = "NotAsAGang", "the scheduler does not place the gang all or nothing; the message says why"
-    NOT_AS_ASKED = "NotAsAsked", "the scheduler does not do all that the set asks of it; the message says what"
+    PARTIALLY_SUPPORTED = (
+        "PartiallySupported",
+        "the scheduler does not do all that the set asks of it; the message says what",
+    )
     DOES_NOT_FIT = "DoesNotFit", "the scheduler found no room for the gang; the message has its words"
     WAITS_FOR_QUEUE = "WaitsForQueue", "the gang is not let into its queue yet, so the scheduler looks for no node"
-    PODS_REFUSED = "PodsRefused", "the API server refuses pods; they are tried again later"
+    PODS_REJECTED = "PodsRejected", "the API server refuses pods; they are tried again later"
     NAME_TAKEN = "NameTaken", "an object that is not ours has the name we need"
-    CREATE_REFUSED = "CreateRefused", "the API server refused to create an object"
+    CREATE_REJECTED = "CreateRejected", "the API server refused to create an object"
     REPLACEMENT_BACK_OFF = "ReplacementBackOff", "a pod keeps ending; its replacement waits a little longer each time"
     BEING_REMOVED = "BeingRemoved", "the replica is not wanted any more and is being removed"
     TEARDOWN_UNFINISHED = "TeardownUnfinished", "a teardown that was begun finishes before the unit comes back"

@@ -340,7 +340,7 @@ class _Run:
             if error.is_already_exists:
                 await self._recognise(chain, action)
             elif error.is_refusal:
-                self._refuse(chain, action, Reason.CREATE_REFUSED, error.brief, error.code)
+                self._refuse(chain, action, Reason.CREATE_REJECTED, error.brief, error.code)
             else:
                 raise
         else:

@@ -63,7 +63,7 @@ class Retries:
                 about=failure.key,
                 reason=FindingReason.NAME_TAKEN
                 if failure.code == FindingReason.NAME_TAKEN
-                else FindingReason.CREATE_REFUSED,
+                else FindingReason.CREATE_REJECTED,
                 message=failure.message,
                 until=self._due[failure.key],
             )

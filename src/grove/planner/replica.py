@@ -335,9 +335,9 @@ def _refused_wait(states: tuple[GangState, ...], failures: tuple[CreateRejection
             return None
         first = min(failures, key=lambda failure: (failure.first_at, failure.key))
         message = f"{first.key} is refused: {first.message}"
-        return StallReason(reason=Reason.PODS_REFUSED, message=message, since=first.first_at, is_hopeless=True)
+        return StallReason(reason=Reason.PODS_REJECTED, message=message, since=first.first_at, is_hopeless=True)
     message = f"pods of {refused.blueprint.name} are refused: {refused.refusal.message}"
-    return StallReason(reason=Reason.PODS_REFUSED, message=message, since=refused.refusal.since, is_hopeless=True)
+    return StallReason(reason=Reason.PODS_REJECTED, message=message, since=refused.refusal.since, is_hopeless=True)
 
 
 def _without_pods(builds: tuple[Stage, ...]) -> tuple[Stage, ...]:

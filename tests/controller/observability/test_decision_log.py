@@ -160,7 +160,7 @@ def test_a_refusal_is_told_once_in_the_servers_words() -> None:
 
     with capture_logs() as lines:
         run_virtual(main())
-    warned = [line for line in lines if line["log_level"] == "warning" and line["reason"] == "PodsRefused"]
+    warned = [line for line in lines if line["log_level"] == "warning" and line["reason"] == "PodsRejected"]
     assert "exceeded quota: gpus" in warned[0]["message"]
     # Tried again and again for a quarter of an hour, told when it began.
     assert len(warned) <= 2 * 6

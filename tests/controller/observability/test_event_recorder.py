@@ -58,7 +58,7 @@ class TestMerging:
 
 
 def test_an_event_is_what_kubectl_shows() -> None:
-    warning = EventRecord(subject=SUBJECT, reason="PodsRefused", message="exceeded quota", severity=Severity.WARNING)
+    warning = EventRecord(subject=SUBJECT, reason="PodsRejected", message="exceeded quota", severity=Severity.WARNING)
     body = build_event(warning, NOW)
     assert body == {
         "apiVersion": "v1",
@@ -71,7 +71,7 @@ def test_an_event_is_what_kubectl_shows() -> None:
             "name": "p-0-a",
             "uid": "u",
         },
-        "reason": "PodsRefused",
+        "reason": "PodsRejected",
         "message": "exceeded quota",
         "type": "Warning",
         "source": {"component": "podcliqueset-controller"},

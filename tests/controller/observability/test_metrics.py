@@ -128,7 +128,7 @@ def test_refusals_are_counted_by_reason() -> None:
         )
         await counted.world.apply(QUICKSTART)
         await counted.world.clock.sleep(20)
-        assert (counted.value("grove_refusals_total", reason="CreateRefused") or 0) > 0
+        assert (counted.value("grove_create_rejections_total", reason="CreateRejected") or 0) > 0
         # Answered by the connection, not by the server, and counted all the same.
         refused = counted.value("grove_api_requests_total", verb="create", resource="pods", code="403")
         assert refused is not None

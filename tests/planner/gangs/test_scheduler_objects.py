@@ -117,7 +117,7 @@ def test_a_gate_waits_until_its_groups_are_written() -> None:
 def test_a_missing_kind_holds_the_set_without_a_pod() -> None:
     found = seen(a(), b(), surroundings=WITHOUT_KINDS)
     assert not {"create pods", "create podgroups"} & set(told(found))
-    (finding,) = (one for one in decide(found).findings if one.reason is FindingReason.NOT_OFFERED)
+    (finding,) = (one for one in decide(found).findings if one.reason is FindingReason.MISSING_DEPENDENCY)
     assert NATIVE_PODGROUPS.full_name in finding.message
 
 

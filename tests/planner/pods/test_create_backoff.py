@@ -138,9 +138,9 @@ def test_a_refusal_of_pods_nobody_wants_any_more_is_forgotten() -> None:
     seen = replica(view, gangs=(gang(view),), services=(service(),), failures=(failure(),))
     decided = plan(snapshot(pcs(role("a", 2)), seen), NOW)
     assert decided.requeue_at is None
-    assert [finding for finding in decided.findings if finding.reason == "PodsRefused"] == []
+    assert [finding for finding in decided.findings if finding.reason == "PodsRejected"] == []
     conditions = [condition for status in decided.statuses for condition in status.patch.get("conditions", ())]
-    assert {condition["type"] for condition in conditions}.isdisjoint({"PodsRefused", "ReconcileFailed"})
+    assert {condition["type"] for condition in conditions}.isdisjoint({"PodsRejected", "ReconcileFailed"})
 
 
 # Stories
@@ -193,22 +193,22 @@ def test_a_refusal_is_said_on_the_clique_and_on_the_set() -> None:
     observed = world.pcs
     assert observed is not None
     on_set = find_condition(observed.status.conditions, "ReconcileFailed")
-    on_clique = find_condition(world.all(PODCLIQUES)[0].status.conditions, "PodsRefused")
+    on_clique = find_condition(world.all(PODCLIQUES)[0].status.conditions, "PodsRejected")
     assert on_set is not None
     assert on_clique is not None
-    assert (on_set.status, on_set.reason) == ("True", "CreateRefused")
+    assert (on_set.status, on_set.reason) == ("True", "CreateRejected")
     words = "exceeded quota: 2 pods; raise the quota, or make the set smaller"
     assert on_set.message == f"cannot create pods/p-0-a since 2026-01-01T12:00:00Z: {words}"
     assert (on_clique.status, on_clique.reason, on_clique.message) == (
         "True",
-        "CreateRefused",
+        "CreateRejected",
         "exceeded quota: 2 pods",
     )
     assert [(error.code, error.description) for error in observed.status.last_errors] == [
         ("ERR_CREATE_POD", "pods/p-0-a: exceeded quota: 2 pods")
     ]
     warned = {(emit.subject.kind, emit.reason) for emit in world.events if emit.severity == "Warning"}
-    assert warned == {("PodClique", "PodsRefused"), ("PodCliqueSet", "ReconcileFailed")}
+    assert warned == {("PodClique", "PodsRejected"), ("PodCliqueSet", "ReconcileFailed")}
 
 
 def test_giving_up_the_missing_pods_ends_the_refusal() -> None:
@@ -234,7 +234,7 @@ def test_a_scaled_gang_waits_behind_its_refused_base() -> None:
     )
     observed = pcs(role("b", 2), groups=(scaling("g", "b", replicas=2),))
     decided = plan(snapshot(observed, seen), NOW)
-    assert [(finding.about, finding.until) for finding in decided.findings if finding.reason == "PodsRefused"] == [
+    assert [(finding.about, finding.until) for finding in decided.findings if finding.reason == "PodsRejected"] == [
         ("podgang/p-0", at(30)),
         ("podgang/p-0-g-0", at(35)),
     ]

@@ -184,7 +184,7 @@ def test_refused_pods_are_told_at_once_in_the_servers_words() -> None:
     found = stalled(world)
     assert found is not None
     assert (found.reason, found.message) == (
-        "PodsRefused",
+        "PodsRejected",
         "replica 0: pods of p-0 are refused: exceeded quota: 1 pods; allow the pods, or undo the change",
     )
     world.quota = None

@@ -173,11 +173,11 @@ class TestAClique:
         view = clique(gated(0), replicas=2)
         write = next_status(view, refusal=self.REFUSAL)
         assert write is not None
-        assert write.patch["conditions"][-1] == condition("PodsRefused", "True", "CreateRefused", "exceeded quota")
+        assert write.patch["conditions"][-1] == condition("PodsRejected", "True", "CreateRejected", "exceeded quota")
         assert write.on_success == (
             EventRecord(
                 subject=subject_of(PODCLIQUES, view.clique.metadata),
-                reason=EventReason.PODS_REFUSED,
+                reason=EventReason.PODS_REJECTED,
                 message="exceeded quota",
                 severity=Severity.WARNING,
             ),
@@ -523,11 +523,11 @@ class TestASet:
         write = set_write(observed)
         assert write is not None
         (found,) = write.patch["conditions"]
-        assert (found["type"], found["status"], found["reason"]) == ("FieldsNotCarriedOut", "True", "NotCarriedOutYet")
+        assert (found["type"], found["status"], found["reason"]) == ("UnsupportedFields", "True", "NotSupportedYet")
         assert [part.partition(":")[0] for part in found["message"].split("; ")] == [
             "spec.template.cliqueStartupType",
         ]
-        assert [emit.reason for emit in write.on_success] == [EventReason.FIELDS_NOT_CARRIED_OUT]
+        assert [emit.reason for emit in write.on_success] == [EventReason.UNSUPPORTED_FIELDS]
         plain = msgspec.structs.replace(after(observed, write), spec=pcs().spec)
         cleared = set_write(plain)
         assert cleared is not None

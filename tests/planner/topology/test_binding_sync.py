@@ -266,7 +266,7 @@ def test_only_a_change_of_the_condition_s_status_is_an_event() -> None:
 
 def test_a_create_that_was_refused_is_told_and_tried_again_in_its_time() -> None:
     failure = CreateRejection(
-        key="topologies/dc", code="CreateRefused", message="quota", count=1, first_at=NOW, last_at=NOW
+        key="topologies/dc", code="CreateRejected", message="quota", count=1, first_at=NOW, last_at=NOW
     )  # fmt: skip
     plan = plan_binding(binding(), [kai()], at(1), (failure,))
     assert actions(plan) == []

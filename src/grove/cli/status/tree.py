@@ -394,7 +394,7 @@ def _clique_phase(clique: PodClique, counts: PodCounts) -> str:
     conditions = clique.status.conditions
     if clique.metadata.is_terminating:
         return LEAVING
-    if is_condition_true(conditions, ConditionType.PODS_REFUSED):
+    if is_condition_true(conditions, ConditionType.PODS_REJECTED):
         return REFUSED
     if is_condition_true(conditions, ConditionType.MIN_AVAILABLE_BREACHED):
         return BREACHED

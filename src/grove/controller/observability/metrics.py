@@ -35,7 +35,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 LEAVING = "Terminating"
 NO_ANSWER = "none"
 # Always shown, so that an alarm sees them return to 0.
-FAILING_REASONS = (*WRITE_REASONS, Reason.CREATE_REFUSED, Reason.NAME_TAKEN)
+FAILING_REASONS = (*WRITE_REASONS, Reason.CREATE_REJECTED, Reason.NAME_TAKEN)
 _PASS_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LIFE_BUCKETS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0)
 
@@ -53,12 +53,20 @@ class Metrics:
             "grove_api_requests", "Requests to the API server.", ["verb", "resource", "code"], registry=self.registry
         )
         self._passes = Histogram(
-            "grove_pass_seconds", "Time of one visit of a set.", buckets=_PASS_BUCKETS, registry=self.registry
+            "grove_reconcile_duration_seconds",
+            "Time of one visit of a set.",
+            buckets=_PASS_BUCKETS,
+            registry=self.registry,
         )
         self._refusals = Counter(
-            "grove_refusals", "Objects that the API server refused to create.", ["reason"], registry=self.registry
+            "grove_create_rejections",
+            "Objects that the API server refused to create.",
+            ["reason"],
+            registry=self.registry,
         )
-        self._bugs = Counter("grove_bugs", "Visits that ended with a bug of the operator.", registry=self.registry)
+        self._bugs = Counter(
+            "grove_reconcile_panics", "Visits that ended with a bug of the operator.", registry=self.registry
+        )
         self._restores = Counter(
             "grove_restores",
             "Times that the API server was found to be restored from a backup.",

@@ -69,7 +69,7 @@ def told_failures(clique: CliqueView, now: datetime) -> tuple[CreateRejection, .
 
     An operator keeps the number of its attempts to itself; but they follow a rule, so they can be counted again.
     """
-    told = find_condition(clique.clique.status.conditions, ConditionType.PODS_REFUSED)
+    told = find_condition(clique.clique.status.conditions, ConditionType.PODS_REJECTED)
     if told is None or told.status != "True" or told.last_transition_time is None:
         return ()
     first_at = told.last_transition_time
@@ -306,7 +306,7 @@ class Explainer:
         return tuple(
             note(about, f"{told.message}.")
             for told in found
-            if told is not None and told.status == "True" and told.reason != Reason.NOT_OFFERED
+            if told is not None and told.status == "True" and told.reason != Reason.MISSING_DEPENDENCY
         )
 
     def _unbuilt(self, about: str) -> tuple[Explanation, ...]:
@@ -379,13 +379,13 @@ class Explainer:
         if not hold or has_started(views):
             return None
         sentences = (
-            cause(about, FindingReason.NOT_OFFERED, f"{about} is not offered to its scheduler: {hold}."),
+            cause(about, FindingReason.MISSING_DEPENDENCY, f"{about} is not offered to its scheduler: {hold}."),
             next_step(about, "no pod is made until then; it goes on by itself."),
         )
         return Story(rank=ExplanationPriority.BROKEN, sentences=sentences)
 
     def _refusal(self, about: str, views: tuple[CliqueView, ...]) -> Story | None:
-        found = self._finding(about, FindingReason.PODS_REFUSED)
+        found = self._finding(about, FindingReason.PODS_REJECTED)
         if found is None:
             return None
         existing, wanted = sum(view.existing_count for view in views), sum(view.replicas for view in views)

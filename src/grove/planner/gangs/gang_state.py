@@ -173,14 +173,14 @@ def mirror_findings(context: SetContext, state: GangState) -> Iterable[Finding]:
     for words in state.mirror.gangless:
         yield Finding(about=about, reason=FindingReason.NOT_AS_A_GANG, message=words)
     for words in state.mirror.unmet:
-        yield Finding(about=about, reason=FindingReason.NOT_AS_ASKED, message=words)
+        yield Finding(about=about, reason=FindingReason.PARTIALLY_SUPPORTED, message=words)
 
 
 def refusal_findings(state: GangState) -> Iterable[Finding]:
     if state.refusal:
         yield Finding(
             about=f"podgang/{state.blueprint.name}",
-            reason=FindingReason.PODS_REFUSED,
+            reason=FindingReason.PODS_REJECTED,
             message=state.refusal.message,
             until=state.refusal.retry_at,
         )

@@ -69,7 +69,7 @@ def _gate(
 def _told(context: SetContext, state: GangState, verdict: GateVerdict) -> GateVerdict:
     """A gate opens when the scheduler can read what it is about to see."""
     if context.hold and not has_started(state.views):
-        return closed(FindingReason.NOT_OFFERED, context.hold)
+        return closed(FindingReason.MISSING_DEPENDENCY, context.hold)
     if verdict.may_go and state.mirror.waits:
         return closed(FindingReason.SCHEDULER_NOT_TOLD, state.mirror.waits)
     return verdict

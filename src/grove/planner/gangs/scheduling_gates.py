@@ -102,7 +102,7 @@ def gate_patience(cliques: Iterable[CliqueView]) -> datetime | None:
 def gate_finding(gang_name: str, cliques: tuple[CliqueView, ...], verdict: GateVerdict) -> tuple[Finding, ...]:
     gated = sum(pod.is_behind_our_gate for clique in cliques for pod in clique.active)
     # What is not offered to the scheduler has no pods, and says so all the same.
-    if verdict.may_go or not (gated or verdict.reason is FindingReason.NOT_OFFERED):
+    if verdict.may_go or not (gated or verdict.reason is FindingReason.MISSING_DEPENDENCY):
         return ()
     if not gated:
         return (Finding(about=f"podgang/{gang_name}", reason=verdict.reason, message=verdict.message),)

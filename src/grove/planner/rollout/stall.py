@@ -36,7 +36,7 @@ class StallReason(msgspec.Struct, frozen=True, kw_only=True):
 _REMEDIES: dict[str, str] = {
     Reason.NO_CAPACITY: "add capacity, or undo the change",
     Reason.MINIMUM_NOT_MET: "repair what is not ready, or undo the change",
-    Reason.PODS_REFUSED: "allow the pods, or undo the change",
+    Reason.PODS_REJECTED: "allow the pods, or undo the change",
 }
 
 

@@ -47,6 +47,7 @@ from grove.planner.status.status_patch import (
     urgency_of,
     with_condition,
     without_condition,
+    without_former_types,
     write_status,
     yes,
 )
@@ -66,7 +67,7 @@ def clique_status(
     """`roll` is the update of a standalone clique; a member is updated by its group."""
     old = clique.clique.status
     metadata = clique.clique.metadata
-    conditions = old.conditions
+    conditions = without_former_types(old.conditions)
     breach = clique_breach(clique)
     for type_, verdict in (
         (ConditionType.POD_CLIQUE_SCHEDULED, clique_scheduled(clique)),
@@ -164,9 +165,9 @@ def _with_refusal(
     conditions: tuple[Condition, ...], refusal: CreateBackoff | None, now: datetime
 ) -> tuple[Condition, ...]:
     if refusal is None:
-        return without_condition(conditions, ConditionType.PODS_REFUSED)
-    verdict = ConditionResult(status=ConditionStatus.TRUE, reason=Reason.CREATE_REFUSED, message=refusal.message)
-    return with_condition(conditions, ConditionType.PODS_REFUSED, verdict, now)
+        return without_condition(conditions, ConditionType.PODS_REJECTED)
+    verdict = ConditionResult(status=ConditionStatus.TRUE, reason=Reason.CREATE_REJECTED, message=refusal.message)
+    return with_condition(conditions, ConditionType.PODS_REJECTED, verdict, now)
 
 
 def group_status(

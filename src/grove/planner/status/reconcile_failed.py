@@ -15,9 +15,6 @@ from grove.planner.status.availability import ConditionResult
 from grove.planner.status.status_patch import with_condition, without_condition, write_status, yes
 from grove.planner.status.write_failures import advise, describe, heading, lasting_at, reason_of
 
-# What older versions called it.
-FORMER_TYPE = "CannotBeCarriedOut"
-
 
 class _Trouble(PlanStruct):
     """One thing that keeps failing."""
@@ -46,10 +43,8 @@ def with_reconcile_failed(
     object budget.
     """
     if snapshot.context.errors:
-        conditions = without_condition(conditions, FORMER_TYPE)
         return with_condition(conditions, ConditionType.RECONCILE_FAILED, _invalid(snapshot), now)
     if excess:
-        conditions = without_condition(conditions, FORMER_TYPE)
         verdict = yes(Reason.OBJECT_BUDGET_EXCEEDED, excess)
         return with_condition(conditions, ConditionType.RECONCILE_FAILED, verdict, now)
     return _with_troubles(snapshot, conditions, failures, now)
@@ -59,7 +54,6 @@ def _with_troubles(
     snapshot: Snapshot, conditions: tuple[Condition, ...], failures: tuple[CreateRejection, ...], now: datetime
 ) -> tuple[Condition, ...]:
     type_ = ConditionType.RECONCILE_FAILED
-    conditions = without_condition(conditions, FORMER_TYPE)
     reported = find_condition(conditions, type_)
     troubles = sorted((*map(_rejected, failures), *_lasting(snapshot, now)), key=lambda one: (one.since, one.key))
     if not troubles:
@@ -109,7 +103,7 @@ def _rejected(failure: CreateRejection) -> _Trouble:
     return _Trouble(
         since=failure.first_at,
         key=failure.key,
-        reason=Reason.NAME_TAKEN if failure.code == Reason.NAME_TAKEN else Reason.CREATE_REFUSED,
+        reason=Reason.NAME_TAKEN if failure.code == Reason.NAME_TAKEN else Reason.CREATE_REJECTED,
         target=failure.target or failure.key,
         verb="create",
         code=failure.status_code,

@@ -27,7 +27,14 @@ from grove.planner.rollout.stall import remedy
 from grove.planner.snapshot import UNTIL_TOLD, SetContext, Snapshot
 from grove.planner.status.availability import ConditionResult
 from grove.planner.status.reconcile_failed import with_reconcile_failed
-from grove.planner.status.status_patch import urgency_of, with_condition, without_condition, write_status, yes
+from grove.planner.status.status_patch import (
+    urgency_of,
+    with_condition,
+    without_condition,
+    without_former_types,
+    write_status,
+    yes,
+)
 from grove.planner.training.lifecycle import TrainingOutcome, announcements, phase_of
 
 LISTED_GANGS = 100
@@ -65,7 +72,7 @@ class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
 def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrite | None:
     pcs, context = snapshot.pcs, snapshot.context
     old = pcs.status
-    conditions = _with_topology(context, old.conditions, now)
+    conditions = _with_topology(context, without_former_types(old.conditions), now)
     conditions = _with_unbuilt(context, conditions, now)
     conditions = with_reconcile_failed(snapshot, conditions, facts.failures, now, excess=facts.excess)
     conditions = _with_held(conditions, facts.held_count, snapshot.hold_until, now)
@@ -117,19 +124,21 @@ def _scheduling(context: SetContext, facts: SetFacts) -> dict[ConditionType, Con
     """What the scheduler does not do for the set: said in conditions, and once in an event each."""
     no_gangs = None
     if context.scheduler_hold:
-        no_gangs = yes(Reason.NOT_OFFERED, context.scheduler_hold)
+        no_gangs = yes(Reason.MISSING_DEPENDENCY, context.scheduler_hold)
     elif facts.gangless:
         no_gangs = yes(Reason.NO_GANG_SCHEDULING, "; ".join(facts.gangless))
     return {
         ConditionType.GANG_SCHEDULING_UNAVAILABLE: no_gangs,
-        ConditionType.SCHEDULER_LIMITED: yes(Reason.NOT_AS_ASKED, "; ".join(facts.unmet)) if facts.unmet else None,
+        ConditionType.SCHEDULER_LIMITED: yes(Reason.PARTIALLY_SUPPORTED, "; ".join(facts.unmet))
+        if facts.unmet
+        else None,
     }
 
 
 _SCHEDULING_EVENTS: dict[str, EventReason] = {
-    Reason.NOT_OFFERED: EventReason.NOT_OFFERED,
+    Reason.MISSING_DEPENDENCY: EventReason.MISSING_DEPENDENCY,
     Reason.NO_GANG_SCHEDULING: EventReason.NO_GANG_SCHEDULING,
-    Reason.NOT_AS_ASKED: EventReason.NOT_AS_ASKED,
+    Reason.PARTIALLY_SUPPORTED: EventReason.PARTIALLY_SUPPORTED,
 }
 
 
@@ -230,10 +239,10 @@ def _with_topology(context: SetContext, conditions: tuple[Condition, ...], now: 
 
 def _with_unbuilt(context: SetContext, conditions: tuple[Condition, ...], now: datetime) -> tuple[Condition, ...]:
     if not context.unbuilt:
-        return without_condition(conditions, ConditionType.FIELDS_NOT_CARRIED_OUT)
+        return without_condition(conditions, ConditionType.UNSUPPORTED_FIELDS)
     message = "; ".join(f"{field.path}: {field.detail}" for field in context.unbuilt)
-    verdict = yes(Reason.NOT_CARRIED_OUT_YET, message)
-    return with_condition(conditions, ConditionType.FIELDS_NOT_CARRIED_OUT, verdict, now)
+    verdict = yes(Reason.NOT_SUPPORTED_YET, message)
+    return with_condition(conditions, ConditionType.UNSUPPORTED_FIELDS, verdict, now)
 
 
 ERROR_CODES = {

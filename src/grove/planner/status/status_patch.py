@@ -41,6 +41,9 @@ from grove.planner.status.availability import (
     ConditionResult,
 )
 
+# Condition types of earlier versions: ReconcileFailed, UnsupportedFields, PodsRejected.
+FORMER_TYPES = ("CannotBeCarriedOut", "FieldsNotCarriedOut", "PodsRefused")
+
 AnyStatus = PodCliqueSetStatus | PodCliqueStatus | ScalingGroupStatus | PodGangStatus | TopologyBindingStatus
 
 
@@ -97,6 +100,13 @@ def without_condition(conditions: tuple[Condition, ...], type_: str) -> tuple[Co
     return tuple(condition for condition in conditions if condition.type != type_)
 
 
+def without_former_types(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """Return the conditions without those that an earlier version wrote under another name."""
+    for type_ in FORMER_TYPES:
+        conditions = without_condition(conditions, type_)
+    return conditions
+
+
 def write_status(
     resource: Resource[Any],
     metadata: ObjectMeta,
@@ -130,9 +140,9 @@ def _part_of(metadata: ObjectMeta) -> int:
 
 # Conditions that a user should hear of when they appear or change their words.
 _ANNOUNCED = {
-    ConditionType.PODS_REFUSED: EventReason.PODS_REFUSED,
+    ConditionType.PODS_REJECTED: EventReason.PODS_REJECTED,
     ConditionType.RECONCILE_FAILED: EventReason.RECONCILE_FAILED,
-    ConditionType.FIELDS_NOT_CARRIED_OUT: EventReason.FIELDS_NOT_CARRIED_OUT,
+    ConditionType.UNSUPPORTED_FIELDS: EventReason.UNSUPPORTED_FIELDS,
     ConditionType.TEARDOWN_HELD: EventReason.TEARDOWN_HELD,
     ConditionType.UPDATE_STALLED: EventReason.UPDATE_STALLED,
 }
