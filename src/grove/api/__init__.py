@@ -1,1 +1,1 @@
-"""The wire: typed Kubernetes objects of Grove, their names, labels, defaults and rules. No I/O."""
+"""Grove's Kubernetes API: types, names, labels, defaults and validation. No I/O."""

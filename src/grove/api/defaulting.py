@@ -1,6 +1,6 @@
-"""What an absent field of a PodCliqueSet means, written into the object before it is stored.
+"""Set the defaults of absent fields of a PodCliqueSet before it is stored.
 
-JSON in, JSON out; the input is never changed. What has the wrong type is left alone: validation names it.
+JSON in, JSON out; the input is not modified. Values of a wrong type stay as they are; validation reports them.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ _GRACE_SECONDS = 30
 def default_podcliqueset(
     pcs: JsonObject, old: JsonObject | None = None, *, default_delay: str | None = None
 ) -> JsonObject:
-    """The set with every default filled in; nulls become absent first, as an API server prunes them.
+    """Return the set with every default. Nulls are dropped first, as the API server does.
 
-    `old` is the stored object of an update: a minimum left out there keeps its value, because minima never change.
-    `default_delay` is the terminationDelay of new Inference sets, as the installation sets it: one that is removed
-    later stays removed.
+    `old` is the stored object of an update: a minAvailable that the update leaves out keeps its old value, because it
+    is immutable. `default_delay` is the terminationDelay of new Inference sets from the operator configuration; an
+    update that removes the delay is not defaulted again.
     """
     result: JsonObject = without_nulls(pcs)
     metadata = result.get("metadata", {})
@@ -37,7 +37,7 @@ def default_podcliqueset(
 
 
 def default_scaling_group(group: JsonObject) -> JsonObject:
-    """A PodCliqueScalingGroup with the defaults of its schema."""
+    """Return a PodCliqueScalingGroup with the defaults of its schema."""
     result: JsonObject = without_nulls(group)
     if isinstance(result.get("spec"), dict):
         result = {**result, "spec": {"replicas": 1, "minAvailable": 1, **result["spec"]}}
@@ -68,7 +68,7 @@ def _clique(clique: Any, restart_policy: str, minima: dict[str, int]) -> Any:
         spec["roleName"] = clique["name"]
     submitted = spec.setdefault("replicas", 1)
     if isinstance(submitted, int):
-        # "replicas: 0" alone is rejected: a minimum never changes, so nobody but the user can say what it will be.
+        # "replicas: 0" alone is rejected: minAvailable is immutable, so the user must choose it.
         spec.setdefault("minAvailable", _minimum(clique, submitted, minima))
     if isinstance(spec.get("podSpec"), dict):
         spec["podSpec"] = _pod_spec(spec["podSpec"], restart_policy)
@@ -102,7 +102,7 @@ def _group(group: Any) -> Any:
 
 
 def _minima(old: JsonObject | None) -> dict[str, int]:
-    """The stored minimum of each clique."""
+    """Return the stored minAvailable of each clique."""
     template = _object(_object(_object(old).get("spec")).get("template"))
     cliques = template.get("cliques")
     minima: dict[str, int] = {}

@@ -1,6 +1,6 @@
-"""The names of everything we create. Names are built here and never taken apart.
+"""Names of the objects that the operator creates. Names are built here and never parsed.
 
-`docs/reference/wire.md` lists the formulas; owners and indices are read from uids and labels instead.
+`docs/reference/wire.md` lists the formulas. Owners and indices are read from uids and labels instead.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ SUFFIX_LENGTH = 5
 
 
 def replica_name(pcs: str, replica_index: int) -> str:
-    """The base PodGang, the headless Service and the pods' subdomain of one set replica."""
+    """Return the name of a set replica: of its base PodGang, its headless Service and its pods' subdomain."""
     return f"{pcs}-{replica_index}"
 
 
@@ -23,7 +23,7 @@ def group(pcs: str, replica_index: int, group_: str) -> str:
 
 
 def group_replica(group_name: str, group_replica_index: int) -> str:
-    """A group replica: prefix of its cliques, and its topology constraint group in the base PodGang."""
+    """Return the name of a group replica: the prefix of its cliques, and its constraint group in the base PodGang."""
     return f"{group_name}-{group_replica_index}"
 
 
@@ -32,7 +32,7 @@ def member_clique(group_name: str, group_replica_index: int, clique: str) -> str
 
 
 def scaled_gang(group_name: str, gang_index: int) -> str:
-    """The PodGang of group replica `min_available + gang_index`."""
+    """Return the name of the PodGang of group replica `min_available + gang_index`."""
     return f"{group_name}-{gang_index}"
 
 
@@ -49,21 +49,21 @@ def pod_hostname(clique_name: str, pod_index: int) -> str:
 
 
 def pod_prefix(clique_name: str, pod_index: int) -> str:
-    """What every name of this index begins with; the suffix has no hyphen, so prefixes cannot be confused."""
+    """Return the prefix of every pod name of this index. The suffix has no hyphen, so prefixes are unambiguous."""
     return f"{clique_name}-{pod_index}-"
 
 
 def pod(clique_name: str, clique_uid: str, pod_index: int, name_before: str) -> str:
-    """The next name of an index: a function of the clique's life and of the name this index had before.
+    """Return the next pod name of an index, derived from the clique's uid and the previous pod name of this index.
 
-    A repeated or late create is therefore an AlreadyExists, never a second pod.
+    A repeated or late create therefore fails with AlreadyExists and never makes a second pod.
     """
     seed = f"{clique_uid}/{pod_index}/{name_before}".encode()
     return pod_prefix(clique_name, pod_index) + derived_letters(seed, SUFFIX_LENGTH)
 
 
 def derived_letters(seed: bytes, length: int) -> str:
-    """Letters that look drawn but are a function of the seed; legal in names and labels, and spelling no words."""
+    """Return letters derived from the seed. They are valid in names and labels and cannot spell words."""
     digest = int.from_bytes(hashlib.blake2b(seed, digest_size=8).digest(), "big")
     letters = ""
     for _ in range(length):

@@ -1,7 +1,7 @@
-"""The identity of a pod template: a short label value that changes when, and only when, pods would differ.
+"""Compute the hash of a pod template: a short label value that changes if and only if the pods would differ.
 
-It is a label, not a decision: templates are compared through stored revisions. The golden test pins the values,
-because a new value for an old template would look like a change to everyone who reads the label.
+The hash is only a label; templates are compared through stored revisions. The golden test pins the values, because a
+new value for an old template would look like a change to every reader of the label.
 """
 
 from typing import Any
@@ -13,24 +13,24 @@ from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import CliqueTemplate, SetTemplate
 
 _LENGTH = 12
-# What admission fills in (`defaulting.py`), now or later: a template that leaves it out makes the same pods.
+# Defaults that admission sets (`defaulting.py`), now or later: a template without them makes the same pods.
 _POD_DEFAULTS = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30}
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def template_hash(clique: CliqueTemplate, set_priority_class: str) -> str:
-    """The hash of what becomes a pod: labels, annotations and podSpec; never replicas, never the order of map keys."""
+    """Return the hash of labels, annotations and podSpec. Replicas and the order of map keys do not matter."""
     return derived_letters(canonical_template(clique, set_priority_class), _LENGTH)
 
 
 def generation_hash(template: SetTemplate) -> str:
-    """The hash of all pod templates of a set, whatever the order of its cliques."""
+    """Return the hash of all pod templates of a set. The order of its cliques does not matter."""
     hashes = sorted([c.name, template_hash(c, template.priority_class_name)] for c in template.cliques)
     return derived_letters(_ENCODER.encode(hashes), _LENGTH)
 
 
 def canonical_template(clique: CliqueTemplate, set_priority_class: str) -> bytes:
-    """Canonical JSON of a clique's pod template: equal bytes, equal pods."""
+    """Return the canonical JSON of a clique's pod template: equal bytes mean equal pods."""
     pod_spec: JsonObject = dict(clique.spec.pod_spec)
     if set_priority_class:
         pod_spec["priorityClassName"] = set_priority_class
@@ -48,7 +48,10 @@ def canonical_template(clique: CliqueTemplate, set_priority_class: str) -> bytes
 
 
 def _without_filled_in(value: Any) -> Any:
-    """API servers write `protocol: TCP` where a user left it out (`kubernetes_schemas.py`): the pods are the same."""
+    """Drop values that servers and clients fill in without changing the pods.
+
+    The API server adds `protocol: TCP` to a port that has no protocol (`kubernetes_schemas.py`).
+    """
     if isinstance(value, dict):
         is_filled_in = "containerPort" in value and value.get("protocol") == "TCP"
         # Go clients write an empty `resources` where a user wrote none.
@@ -61,7 +64,7 @@ def _without_filled_in(value: Any) -> Any:
     return value
 
 
-# Lists that are maps: their order means nothing. Not so init containers, commands and arguments.
+# Lists that are maps: their order has no meaning. The order of init containers, commands and arguments does.
 _MAPS = {
     "containers": ("name",),
     "volumes": ("name",),
@@ -79,7 +82,7 @@ _MAPS = {
 
 
 def _canonical(value: Any) -> Any:
-    """Keys sorted, nulls dropped, lists that are maps in the order of their keys."""
+    """Sort keys, drop nulls, and sort lists that are maps by their keys."""
     if isinstance(value, dict):
         return {key: _canonical_field(key, value[key]) for key in sorted(value) if value[key] is not None}
     if isinstance(value, list | tuple):
@@ -99,5 +102,5 @@ def _canonical_field(name: str, value: Any) -> Any:
 
 
 def _refers_back(variables: list[JsonObject]) -> bool:
-    """`$(NAME)` is replaced by a variable above: then the order has a meaning."""
+    """Return whether a variable uses `$(NAME)`, which refers to a variable above it: then the order has a meaning."""
     return any("$(" in str(variable.get("value", "")) for variable in variables)

@@ -1,1 +1,1 @@
-"""The command line: wiring and words for people. No decision is made here."""
+"""The command line of Grove: options, wiring and output. It makes no decisions about the workload."""

@@ -1,4 +1,4 @@
-"""Where the `grove` command begins: loaded in no time, so that Ctrl-C is understood from the first moment."""
+"""Entry point of the `grove` script. It imports nothing at first, so that Ctrl-C works while the program loads."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The topology that the nodes of an embedded cluster have (`nodes.py`), under a name that sets can use."""
+"""The default ClusterTopologyBinding of an embedded cluster: the levels of its node labels (`nodes.py`)."""
 
 from grove.api.resources import TOPOLOGY_BINDINGS
 from grove.api.types.meta import JsonObject

@@ -1,1 +1,1 @@
-"""The loop around the planner: watch, observe, plan, execute, sleep until the next deadline."""
+"""The operator: informers, work queue, reconciler and executor around the planner."""

@@ -1,4 +1,4 @@
-"""What may be set from outside, with its defaults."""
+"""Options of the controller, with their defaults."""
 
 from datetime import timedelta
 
@@ -9,7 +9,10 @@ from grove.backends.native import DEFAULT_SCHEDULER
 
 
 class MassOutageOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """While more than `threshold` percent of the nodes are not ready nothing is torn down, for `max_hold` at most."""
+    """Options of mass outages: while more than `threshold` percent of the nodes are not ready, no gang is terminated.
+
+    The hold lasts for `max_hold` at most.
+    """
 
     is_enabled: bool = True
     threshold: int = 55
@@ -17,25 +20,25 @@ class MassOutageOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    # Sets visited at the same time.
+    # Sets that are reconciled concurrently.
     workers: int = 8
-    # Chains of one set carried out at the same time; the write limiter bounds the requests in flight.
+    # Chains of one set that are executed concurrently; the write limiter bounds the requests in flight.
     chains_at_once: int = 64
-    # A pass ends after this long or this many writes and plans again, so that nothing new waits behind it.
+    # A reconcile stops after this time or this many writes and plans again, so that newer changes do not wait for it.
     pass_seconds: float = 1.0
     pass_writes: int = 1000
-    # A status that only counts waits this long for the next change.
+    # A status in which only counts changed waits this long for the next change.
     status_settle_seconds: float = 1.0
-    # Schedulers that sets may choose, and the one of a set that names none.
+    # Schedulers that sets may use, and the default.
     schedulers: tuple[str, ...] = (DEFAULT_SCHEDULER,)
     default_scheduler: str = DEFAULT_SCHEDULER
-    # Whether topology constraints are carried out.
+    # Whether topology constraints are enforced.
     is_topology_aware: bool = True
-    # A new gang whose topology is not defined has no pods until it is.
+    # Create no pods for a new gang until its topology is defined.
     waits_for_topology: bool = False
     mass_outage: MassOutageOptions = MassOutageOptions()
-    # Objects that one set may have.
+    # The most objects that one set may have.
     objects_per_set: int = OBJECTS_PER_SET
-    # After an error that is not the set's fault.
+    # Backoff after an API error.
     first_backoff_seconds: float = 0.2
     longest_backoff_seconds: float = 30.0

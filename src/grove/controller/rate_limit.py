@@ -1,4 +1,4 @@
-"""A fixed limit of writes per second, for those who ask for one. Without it the server's answers set the pace."""
+"""An optional fixed limit of writes per second. Without it, the responses of the API server control the rate."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -8,14 +8,14 @@ from grove.kube.transport import Request, Response, Transport
 
 
 class RateLimitedTransport:
-    """Implements `Transport`. Writes wait for their turn; `burst` of them may leave at once after a pause."""
+    """Implements `Transport`. Writes are rate-limited; `burst` of them may be sent at once after a pause."""
 
     def __init__(self, inner: Transport, clock: Clock, *, per_second: float, burst: int) -> None:
         self._inner = inner
         self._clock = clock
         self._seconds = 1 / per_second
         self._credit = self._seconds * max(0, burst - 1)
-        # When the next write would leave if they were spread evenly.
+        # When the next write would be sent if they were spread evenly.
         self._next_at = float("-inf")
 
     async def send(self, request: Request) -> Response:

@@ -1,1 +1,1 @@
-"""Talking to an API server: transport, client, list + watch, cache. Knows nothing of gangs."""
+"""A Kubernetes client: transports, credentials, typed client, reflector and store. Independent of Grove's kinds."""

@@ -1,1 +1,1 @@
-"""Where pods go: what fits which node, which pods must come together. Pure: asked by a scheduler, binds nothing."""
+"""Placement of pods on nodes: node fit, topology packing and gangs. Pure: the scheduler binds the pods."""

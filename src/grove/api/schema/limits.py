@@ -1,10 +1,10 @@
-"""How much one object may hold: every `maxItems`, `maxLength` and `maximum` of our schemas, each with its reason.
+"""Size limits of the CRDs: every `maxItems`, `maxLength` and `maximum`, each with its reason.
 
-Two facts of a cluster give the measure: etcd takes requests of at most 1.5 MiB, so no object is larger, and an API
-server reads bodies of at most 3 MiB. A limit is far above what people write and low enough that an object at all of its
-limits can still be stored, judged and created. `docs/reference/validation.md` shows this table, and a test compares.
+etcd accepts requests of at most 1.5 MiB, so no object is larger, and an API server reads bodies of at most 3 MiB. Each
+limit is far above what users write, and low enough that an object at all of its limits can be stored, validated and
+created. `docs/reference/validation.md` shows this table, and a test compares it.
 
-The lists inside of a podSpec belong to Kubernetes, which limits none of them; the size of the whole object does.
+Kubernetes does not limit the lists inside a podSpec; only the size of the whole object limits them.
 """
 
 import msgspec
@@ -12,25 +12,25 @@ import msgspec
 from grove.api.types import clustertopologybinding, podclique, podcliquescalinggroup, podcliqueset, podgang
 from grove.api.types.meta import JsonObject, NamespacedName
 
-# What etcd takes in one request by default (--max-request-bytes); an object that is larger cannot be stored.
+# The default --max-request-bytes of etcd; a larger object cannot be stored.
 LARGEST_OBJECT = 1536 * 1024
-# Pods or replicas that an update has replaced, as a status lists them: the newest, so that no status grows with a set.
+# How many replaced pods or replicas a status lists, newest first, so that its size does not grow with the set.
 LISTED_AS_UPDATED = 1_000
 # Pods of a clique, replicas of a group, replicas of a set.
 LARGEST_COUNT = 100_000
-# What the operator creates for one set, pods included, unless its configuration says otherwise.
+# Objects of one set, including pods; the default of limits.objectsPerSet in the operator configuration.
 OBJECTS_PER_SET = 100_000
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """`most` items, characters or units. `each`: the longest item of a list of names."""
+    """A limit of `most` items, characters or units. `each` is the maximum length of an item in a list of names."""
 
     most: int
     why: str
     each: int = 0
 
     def schema(self, type_: str) -> JsonObject:
-        """The words of OpenAPI for a field of this type."""
+        """Return the OpenAPI keywords for a field of this type."""
         match type_:
             case "array" if self.each:
                 return {"maxItems": self.most, "items": {"type": "string", "maxLength": self.each}}

@@ -1,4 +1,4 @@
-"""ClusterTopologyBinding: the names of a cluster's topology domains, and the node labels behind them."""
+"""ClusterTopologyBinding: the topology domains of a cluster and their node labels."""
 
 from grove.api.types.meta import Condition, ObjectMeta, WireStruct
 

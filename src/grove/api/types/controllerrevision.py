@@ -1,10 +1,10 @@
-"""ControllerRevision: the store of a set's earlier pod templates. What is in them is in `api/template_revision.py`."""
+"""ControllerRevision: stores a revision of a set's pod templates. `api/template_revision.py` decodes the data."""
 
 from grove.api.types.meta import JsonObject, ObjectMeta, WireStruct
 
 
 class ControllerRevision(WireStruct):
     metadata: ObjectMeta
-    # Not ours to shape: whatever somebody put there is read without failing.
+    # Untyped, because users and other controllers can write any value here and decoding must not fail.
     data: JsonObject | None = None
     revision: int = 0

@@ -1,4 +1,4 @@
-"""The slim view of an Event: how often it was seen."""
+"""Event, with the fields that the operator uses to count repeated events."""
 
 from grove.api.types.meta import ObjectMeta, WireStruct
 

@@ -1,4 +1,4 @@
-"""Lease: who leads, and until when the others wait. The times in it are for people; nobody compares clocks."""
+"""Lease: the current leader and its lease duration. The times are for users; candidates do not compare clocks."""
 
 from datetime import datetime
 
@@ -19,5 +19,5 @@ class Lease(WireStruct):
 
 
 def micro_time(instant: datetime) -> str:
-    """As Kubernetes writes times that are finer than a second."""
+    """Return the time as a Kubernetes MicroTime."""
     return instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

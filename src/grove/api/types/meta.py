@@ -1,6 +1,6 @@
-"""What every object on the wire has: metadata, owners, conditions; and how our structs become JSON.
+"""Types that all kinds share: metadata, owner references, conditions; and the encoding of structs as JSON.
 
-Not here: the kinds themselves (one file each) and the table of served resources (`resources.py`).
+Each kind has its own file; the table of resources is in `resources.py`.
 """
 
 from datetime import datetime
@@ -13,13 +13,16 @@ Uid = NewType("Uid", str)
 
 JsonObject = dict[str, Any]
 
-# Most of what a large object is made of.
+# Types that need no recursion; most values of a large object have one of them.
 _LEAVES = frozenset({str, int, bool, float})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class WireStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """Base of everything decoded from or encoded to JSON. Unknown fields are ignored: we patch, never replace."""
+    """The base of all structs that are decoded from or encoded to JSON.
+
+    Unknown fields are ignored. This is safe because Grove patches objects and never replaces them.
+    """
 
 
 class OwnerReference(WireStruct):
@@ -36,17 +39,16 @@ class OwnerReference(WireStruct):
 
 
 class OwnerKey(msgspec.Struct, frozen=True, kw_only=True):
-    """The identity of a controlling owner, and the only thing by which ownership is decided.
+    """The identity of a controlling owner. Ownership is decided only by comparing this key.
 
-    Owners never reach across namespaces, so the namespace is that of the dependent. Anybody can write the uid of a
-    foreign object into an owner reference; only the whole key, compared with `Resource.owner_key` of an object that
-    exists, says whose a dependent is.
+    An owner is in the namespace of its dependent. Any user can write the uid of a foreign object into an owner
+    reference, so the whole key must equal `Resource.owner_key` of an existing object.
     """
 
     namespace: str
     group: str
     kind: str
-    # The uid says which object of this name. Garbage collectors and the authorizer look owners up by their name.
+    # The uid identifies the object among those of this name. Garbage collector and authorizer find owners by name.
     name: str
     uid: Uid
 
@@ -80,7 +82,7 @@ class ObjectMeta(WireStruct):
 
     @property
     def controller_reference(self) -> OwnerReference | None:
-        """Return the controller as the object names it: a claim, until the object that it names was looked up."""
+        """Return the owner reference of the controller. It is only a claim until the owner was looked up."""
         for owner in self.owner_references:
             if owner.controller:
                 return owner
@@ -88,7 +90,7 @@ class ObjectMeta(WireStruct):
 
 
 class HasMetadata(Protocol):
-    """Any view of an object: rooms that know no kinds know this much."""
+    """Any object with metadata, for packages that do not depend on kinds."""
 
     @property
     def metadata(self) -> ObjectMeta: ...
@@ -110,7 +112,7 @@ class Condition(WireStruct):
 
 
 class LastError(WireStruct):
-    """One reason why a set is not carried out, in the words of the wire."""
+    """An error that keeps the operator from reconciling an object, as its status reports it."""
 
     code: str
     description: str
@@ -135,12 +137,12 @@ def is_condition_true(conditions: tuple[Condition, ...], type_: str) -> bool:
 
 
 def to_wire(value: msgspec.Struct) -> JsonObject:
-    """The JSON object of a struct: absent (None) fields are left out, zeros and empty strings are kept."""
+    """Return the JSON object of a struct. Fields that are None are left out; zeros and empty strings are kept."""
     return cast("JsonObject", without_nulls(msgspec.to_builtins(value)))
 
 
 def without_nulls(value: Any) -> Any:
-    """JSON without its null fields, as an API server prunes them: charts render a null for what is not set."""
+    """Return JSON without null fields, as the API server prunes them. Charts render null for unset values."""
     if isinstance(value, dict):
         return {k: v if type(v) in _LEAVES else without_nulls(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Node, as far as the operator looks at one: is it ready?"""
+"""Node, with the fields that show whether it is ready."""
 
 from datetime import datetime
 
@@ -23,7 +23,10 @@ class Node(WireStruct):
 
     @property
     def unready_since(self) -> datetime | None:
-        """None: it is ready. A node that never reported is not ready since it was made."""
+        """Return since when the node is not ready, or None if it is ready.
+
+        A node that never reported is not ready since its creation.
+        """
         return None if self.is_ready else self._changed_at or self.metadata.creation_timestamp
 
     @property

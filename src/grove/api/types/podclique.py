@@ -1,4 +1,4 @@
-"""PodClique: pods of one role, and how many of them must live."""
+"""PodClique: pods of one role, and how many of them must be available."""
 
 from datetime import datetime
 
@@ -13,7 +13,7 @@ class AutoScalingConfig(WireStruct):
 
 class PodCliqueSpec(WireStruct):
     role_name: str = ""
-    # Exactly what the user wrote: we never lose a field that we do not know.
+    # Untyped, so that no unknown field is lost.
     pod_spec: JsonObject = {}
     replicas: int = 0
     min_available: int | None = None
@@ -22,7 +22,11 @@ class PodCliqueSpec(WireStruct):
 
 
 class PodsSelectedToUpdate(WireStruct):
-    """`completed` were taken before `current`; when that was taken, so many of the new template were ready."""
+    """The ready pods that an update replaces.
+
+    `completed` were selected before `current`. `ready_before` is the number of ready pods with the new template when
+    `current` was selected.
+    """
 
     current: str
     completed: tuple[str, ...] = ()
@@ -44,7 +48,7 @@ class CliqueRollingUpdateProgress(WireStruct):
 
 
 class PodFailure(WireStruct):
-    """The first pod that broke a training clique. Stored, because the pod may be gone when somebody asks."""
+    """The first failed pod of a training clique in breach. Stored in the status, because the pod may be deleted."""
 
     pod: str
     container: str = ""
@@ -62,12 +66,12 @@ class PodCliqueStatus(WireStruct):
     updated_replicas: int = 0
     schedule_gated_replicas: int = 0
     scheduled_replicas: int = 0
-    # Sticky: once available, true for the rest of this object's life (spec/gang-termination.md).
+    # Once available, true until this object is deleted (spec/gang-termination.md).
     was_available: bool = False
     succeeded_indices: tuple[int, ...] = ()
-    # Of a training set: indices that failed again and again and are not tried any more.
+    # Only in training sets: indices that failed too often and are not retried.
     failed_indices: tuple[int, ...] = ()
-    # Of a training set, while it is in breach.
+    # Only in training sets, while the clique is in breach.
     first_failure: PodFailure | None = None
     hpa_pod_selector: str | None = None
     conditions: tuple[Condition, ...] = ()
@@ -84,5 +88,5 @@ class PodClique(WireStruct):
 
     @property
     def min_available(self) -> int:
-        """The minimum; an object written without one needs all of its pods."""
+        """Return minAvailable; a clique without one needs all of its pods."""
         return self.spec.replicas if self.spec.min_available is None else self.spec.min_available

@@ -12,7 +12,11 @@ class ScalingGroupSpec(WireStruct):
 
 
 class ReplicasSelectedToUpdate(WireStruct):
-    """`completed` were taken before `current`; when that was taken, so many of the new template were available."""
+    """The available group replicas that an update replaces.
+
+    `completed` were selected before `current`. `ready_before` is the number of available replicas with the new template
+    when `current` was selected.
+    """
 
     current: int
     completed: tuple[int, ...] = ()

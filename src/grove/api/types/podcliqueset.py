@@ -1,4 +1,4 @@
-"""PodCliqueSet: what a user writes, and what we tell them about it."""
+"""PodCliqueSet: the object that a user writes, and its status."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -49,7 +49,7 @@ class HeadlessServiceConfig(WireStruct):
 
 
 class PackConstraint(WireStruct):
-    """Topology domains, by their names in a ClusterTopologyBinding."""
+    """A pack constraint with the names of topology domains in a ClusterTopologyBinding."""
 
     required: str = ""
     preferred: str = ""
@@ -62,7 +62,7 @@ class TopologyConstraint(WireStruct):
 
     @property
     def required_domain(self) -> str:
-        """`pack.required`, or its deprecated alias `packDomain`."""
+        """Return `pack.required`, or its deprecated alias `packDomain`."""
         return (self.pack.required if self.pack else "") or self.pack_domain
 
     @property
@@ -114,12 +114,12 @@ class CliqueTemplate(WireStruct):
 
     @property
     def role_name(self) -> str:
-        """What its pods do; absent it is the clique's name. Admission may not have filled it in."""
+        """Return the role name; without one it is the name of the clique. Admission may not have set it."""
         return self.spec.role_name or self.name
 
 
 class GroupConfig(WireStruct):
-    """`podCliqueScalingGroups[]`: cliques that scale together, as one unit per group replica."""
+    """An item of `podCliqueScalingGroups`: cliques that scale together."""
 
     name: str = ""
     clique_names: tuple[str, ...] = ()
@@ -153,7 +153,7 @@ class PodCliqueSetSpec(WireStruct):
 
 
 class GangStatus(WireStruct):
-    """One PodGang that is not Running yet, as its set reports it."""
+    """A PodGang that is not Running yet, in the status of its set."""
 
     name: str
     phase: str
@@ -167,7 +167,7 @@ class ReplicaUpdateProgress(WireStruct):
 
 
 class SetUpdateProgress(WireStruct):
-    """The counts existing tools and printer columns read; derived from `SetRollingUpdateProgress`."""
+    """The counts that printer columns and existing tools read; derived from `SetRollingUpdateProgress`."""
 
     update_started_at: datetime | None = None
     update_ended_at: datetime | None = None
@@ -181,7 +181,7 @@ class SetUpdateProgress(WireStruct):
 class CurrentlyUpdating(WireStruct):
     replica_index: int
     update_started_at: datetime
-    # None: the turn was begun by a version that did not store it.
+    # None: an older version started the update of this replica and did not store it.
     was_available: bool | None = None
 
 
@@ -194,7 +194,7 @@ class SetRollingUpdateProgress(WireStruct):
 
 
 class ReplicaRestarts(WireStruct):
-    """How often a replica of a training set was restarted."""
+    """The number of restarts of one replica of a training set."""
 
     replica_index: int
     count: int
@@ -214,7 +214,7 @@ class PodCliqueSetStatus(WireStruct):
     rolling_update_progress: SetRollingUpdateProgress | None = None
     phase: str | None = None
     restart_count: int | None = None
-    # What `restart_count` is made of. A replica with more of them than lives is torn down and made anew.
+    # The parts of `restart_count`. The operator recreates a replica that has more restarts than incarnations.
     replica_restarts: tuple[ReplicaRestarts, ...] | None = None
     start_time: datetime | None = None
 

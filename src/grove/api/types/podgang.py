@@ -1,4 +1,4 @@
-"""PodGang: what a scheduler reads - which pods belong together, and how many of each it takes."""
+"""PodGang: pods that a scheduler places together, and the minimum of each pod group."""
 
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ class GangPhase(StrEnum):
 
 
 class GangPackConstraint(WireStruct):
-    """Node label keys, not domain names."""
+    """A pack constraint with node label keys, not domain names."""
 
     required: str | None = None
     preferred: str | None = None
@@ -38,7 +38,7 @@ class TopologyGroupConfig(WireStruct):
 
 
 class PodGangSpec(WireStruct):
-    # The wire writes "podgroups", with a small g.
+    # The JSON key is "podgroups", with a lowercase g.
     podgroups: tuple[PodGroup, ...] = ()
     topology_constraint: GangTopologyConstraint | None = None
     topology_constraint_group_configs: tuple[TopologyGroupConfig, ...] = ()
@@ -50,7 +50,7 @@ class PodGangStatus(WireStruct):
     phase: str | None = None
     conditions: tuple[Condition, ...] = ()
     placement_score: float | None = None
-    # The incarnation in which the gang was scheduled; it stays when pods are lost, and ends with that incarnation.
+    # The incarnation in which the gang was scheduled. It stays when pods are lost, until the next incarnation.
     placed_incarnation: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""The view of a Secret that holds certificates. Its content is never shown: not in logs, not in error messages."""
+"""Secret with certificates. Its content never appears in logs or error messages."""
 
 from grove.api.types.meta import ObjectMeta, WireStruct
 

@@ -1,4 +1,4 @@
-"""The slim view of a headless Service: what we wrote, to see whether it is still so."""
+"""Headless Service, with the fields that the operator writes and compares."""
 
 from grove.api.types.meta import ObjectMeta, WireStruct
 

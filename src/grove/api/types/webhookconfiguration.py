@@ -1,6 +1,6 @@
-"""The view of a MutatingWebhookConfiguration or ValidatingWebhookConfiguration: one shape serves both.
+"""MutatingWebhookConfiguration and ValidatingWebhookConfiguration, decoded by one struct.
 
-What ours say is in `installation/webhook_configurations.py`.
+`installation/webhook_configurations.py` builds Grove's configurations.
 """
 
 from grove.api.types.meta import JsonObject, ObjectMeta, WireStruct
@@ -8,5 +8,5 @@ from grove.api.types.meta import JsonObject, ObjectMeta, WireStruct
 
 class WebhookConfiguration(WireStruct):
     metadata: ObjectMeta
-    # Verbatim: what somebody else added to a webhook must survive our corrections.
+    # Untyped, so that fields that others added to a webhook are kept when the operator corrects it.
     webhooks: tuple[JsonObject, ...] = ()

@@ -1,4 +1,4 @@
-"""The rules of our kinds: one file per kind, and one per theme of the PodCliqueSet. Pure; all errors at once.
+"""Validation of Grove's kinds: one file per kind, and one per topic of the PodCliqueSet. Pure; returns all errors.
 
-Each rule yields field errors that say what to do. Not here: defaults (`../defaulting.py`), and who asks (`admission/`).
+Each rule yields field errors that say what to do. Defaults are in `../defaulting.py`, the webhook is in `admission/`.
 """

@@ -1,4 +1,4 @@
-"""The rules of a PodClique edited or scaled directly: zero, or at least its minimum."""
+"""Validate a PodClique that is edited or scaled directly: replicas must be 0 or at least minAvailable."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The rules of a PodCliqueScalingGroup edited or scaled directly: zero, or at least its minimum."""
+"""Validate a PodCliqueScalingGroup that is edited or scaled directly: replicas must be 0 or at least minAvailable."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,7 @@
-"""An update may keep what was already wrong, and may not add to it: otherwise a new rule would freeze old objects."""
+"""Ratcheting validation: an update may keep existing errors but not add new ones.
+
+Without it, a new rule would block every update of older objects.
+"""
 
 from collections.abc import Iterable
 
@@ -6,6 +9,6 @@ from grove.api.validation.field_errors import FieldError, keys_of
 
 
 def new_errors(after: Iterable[FieldError], before: Iterable[FieldError]) -> tuple[FieldError, ...]:
-    """The errors of the new object that the old one did not have, word for word and at the same place."""
+    """Return the errors of the new object that the old one did not have with the same text and path."""
     known = keys_of(before)
     return tuple(error for error in after if error.key not in known)

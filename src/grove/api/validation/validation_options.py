@@ -1,4 +1,4 @@
-"""What the rules need to know of an installation."""
+"""Options of an installation that validation depends on."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ FindBinding = Callable[[str], ClusterTopologyBinding | None]
 class ValidationOptions(msgspec.Struct, frozen=True, kw_only=True):
     schedulers: tuple[str, ...] = ("default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler")
     default_scheduler: str = "default-scheduler"
-    # Schedulers that keep a topology of their own, so that a ClusterTopologyBinding may refer to it.
+    # Schedulers with a topology resource that a ClusterTopologyBinding may reference.
     topology_schedulers: tuple[str, ...] = ("kai-scheduler",)
     is_topology_aware: bool = True
     is_mnnvl_enabled: bool = True

@@ -1,1 +1,1 @@
-"""Values on the wire: durations, quantities, times, and short texts."""
+"""Parsers and formatters for values on the wire: durations, quantities, times and short texts."""

@@ -1,6 +1,6 @@
-"""Kubernetes quantities (`500m`, `2`, `80Mi`, `1e3`) as integers in thousandths: adding and comparing is exact.
+"""Parse and format Kubernetes quantities (`500m`, `2`, `80Mi`, `1e3`) as integers in thousandths, for exact arithmetic.
 
-Finer amounts than a thousandth are rounded away from zero, as Kubernetes does: a request never becomes free.
+Amounts finer than a thousandth are rounded away from zero, as in Kubernetes, so that a request never becomes zero.
 """
 
 import re
@@ -12,17 +12,17 @@ _QUANTITY = re.compile(r"([+-]?)([0-9]+)?(?:\.([0-9]*))?(?:([KMGTPE]i)|([numkMGT
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _GREATEST_EXPONENT = 18
-# Resources counted in bytes; everything else is written with decimal suffixes.
+# Resources counted in bytes; all others are formatted with decimal suffixes.
 _BYTES = ("memory", "storage", "ephemeral-storage", "hugepages-")
 
 
 class QuantityError(UserError, ValueError):
-    """Not a quantity: the user writes a number, with a suffix if need be."""
+    """An error for a text that is not a quantity."""
 
 
 @lru_cache(maxsize=4096)
 def parse_milli(quantity: str | int | float) -> int:
-    """Thousandths of the unit: `500m` is 500, `2` is 2000, `1Ki` is 1,024,000. Raises `QuantityError`."""
+    """Return the quantity in thousandths: `500m` is 500, `2` is 2000, `1Ki` is 1,024,000. Raises `QuantityError`."""
     text = str(quantity)
     found = _QUANTITY.fullmatch(text)
     if found is None or not (found[2] or found[3]) or isinstance(quantity, bool):
@@ -38,21 +38,21 @@ def parse_milli(quantity: str | int | float) -> int:
 
 
 def format_decimal(milli: int) -> str:
-    """The shortest exact form with decimal suffixes: `500m`, `2`, `3k`."""
+    """Return the shortest exact form with decimal suffixes: `500m`, `2`, `3k`."""
     if milli % 1000:
         return f"{milli}m"
     return _shortest(milli // 1000, 1000, ("", "k", "M", "G", "T", "P", "E"))
 
 
 def format_binary(milli: int) -> str:
-    """The shortest exact form with binary suffixes: `80Mi`, `256Gi`, `1000`."""
+    """Return the shortest exact form with binary suffixes: `80Mi`, `256Gi`, `1000`."""
     if milli % 1000:
         return f"{milli}m"
     return _shortest(milli // 1000, 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
 
 
 def format_resource(resource: str, milli: int) -> str:
-    """As people write amounts of this resource: bytes with binary suffixes, the rest with decimal ones."""
+    """Return an amount of this resource: bytes with binary suffixes, all others with decimal suffixes."""
     plain = resource.removeprefix("requests.").removeprefix("limits.")
     return format_binary(milli) if plain.startswith(_BYTES) else format_decimal(milli)
 

@@ -1,1 +1,1 @@
-"""The commands of `grove`, one module each: options and help. What a command does is in its own package."""
+"""The commands of `grove`, one module each: options and help. Bigger commands have their own package."""

@@ -1,14 +1,14 @@
-"""Where chance enters the program: commands that run in real time draw a seed here, once, and hand it down."""
+"""The only source of randomness: commands that run in real time create a generator here and pass it down."""
 
 import secrets
 from random import Random
 
 
 def fresh_random() -> Random:
-    """Different in every run; whoever wants the same run again gives a seed instead."""
+    """Return a generator with a new seed. For reproducible runs, create one from a fixed seed instead."""
     return Random(secrets.randbits(64))
 
 
 def new_token() -> str:
-    """A bearer token that nobody can guess."""
+    """Return a new random bearer token."""
     return secrets.token_urlsafe(32)

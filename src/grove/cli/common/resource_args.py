@@ -1,4 +1,4 @@
-"""The kinds a user may name on the command line, as resources."""
+"""The resources of the kinds that a user may name on the command line."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""The schemas of built-in kinds: structure only, as an API server tells it, in `built_in_openapi.json.gz`.
+"""OpenAPI schemas of built-in kinds, without descriptions, from `built_in_openapi.json.gz`.
 
-`tests/kube/controlplane/openapi.py` takes it from a running one. References are the bare names of definitions.
+`tests/kube/controlplane/openapi.py` extracts them from a running kube-apiserver. `$ref` is the bare name of a schema.
 """
 
 import gzip
@@ -14,7 +14,7 @@ from grove.cluster.built_in_resources import ResourceInfo
 
 
 class BuiltIn(msgspec.Struct, frozen=True):
-    # By group, version and kind, joined by slashes: the name of the definition.
+    # The name of the schema by `group/version/kind`.
     kinds: dict[str, str]
     definitions: dict[str, JsonObject]
 
@@ -26,12 +26,12 @@ def built_in() -> BuiltIn:
 
 
 def definition_name(resource_info: ResourceInfo) -> str | None:
-    """None: nothing is known of this kind."""
+    """Return the name of the kind's schema; None if there is none."""
     return built_in().kinds.get(f"{resource_info.group}/{resource_info.version}/{resource_info.kind}")
 
 
 def needed_definitions(*roots: str) -> dict[str, JsonObject]:
-    """These, and all that they refer to."""
+    """Return these schemas and all that they refer to."""
     definitions, found, waiting = built_in().definitions, dict[str, JsonObject](), list(roots)
     while waiting:
         name = waiting.pop()

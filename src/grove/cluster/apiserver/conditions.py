@@ -1,11 +1,11 @@
-"""Conditions of a status: one of each type, and the time at which it became what it is."""
+"""Conditions of a status: one per type, with the time of the last transition."""
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.lenient_json import items
 
 
 def with_condition(status: JsonObject, condition: JsonObject) -> JsonObject:
-    """In the place of the one of its type; the time stays as long as the status of the condition does."""
+    """Return the status with the condition set. `lastTransitionTime` stays while the condition's status is the same."""
     conditions = items(status.get("conditions"))
     for index, before in enumerate(conditions):
         if before.get("type") == condition["type"]:

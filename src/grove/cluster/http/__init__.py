@@ -1,1 +1,1 @@
-"""The embedded API over HTTP: for kubectl and everybody else on this machine, and for nobody beyond it."""
+"""The HTTPS front end of the embedded API server, on loopback only: for kubectl and other local clients."""

@@ -1,4 +1,4 @@
-"""Who a cluster is to its clients: certificates, token and port. Kept, an old kubeconfig goes on working."""
+"""The identity of a cluster: certificates, token and port. It is persisted so that an old kubeconfig keeps working."""
 
 from datetime import datetime, timedelta
 
@@ -7,16 +7,16 @@ from cryptography import x509
 
 from grove.cluster.http.loopback_certificates import Certificates, make_certificates
 
-# Earlier than they end: a cluster may run for weeks.
+# Renewed this long before the certificates expire: a cluster may run for weeks.
 _RENEWED_BEFORE_END = timedelta(days=30)
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """Holds secrets: keep it from others."""
+    """The credentials and port of a cluster. It contains secrets."""
 
     token: str
     certificates: Certificates
-    # Where it was last served; 0: nowhere yet.
+    # The port of the last run; 0: never served.
     port: int = 0
 
     def to_json(self) -> bytes:
@@ -28,7 +28,7 @@ def new_identity(token: str, now: datetime) -> ClusterIdentity:
 
 
 def read_identity(text: bytes | None, now: datetime) -> ClusterIdentity | None:
-    """What was kept; None if nothing was, it cannot be read, or its certificates end soon."""
+    """Decode a persisted identity; None if there is none, it cannot be decoded, or its certificates expire soon."""
     if text is None:
         return None
     try:

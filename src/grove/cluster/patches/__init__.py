@@ -1,16 +1,16 @@
-"""The kinds of patches: pure functions from an object and a patch to the object that results.
+"""Patch types: pure functions from an object and a patch to the resulting object.
 
-None of them changes its input; parts that a patch does not touch are shared with the result.
+They do not modify their input. The result shares the parts that a patch does not change.
 """
 
 
 class PatchInvalidError(Exception):
-    """This is no patch: the client must write another one."""
+    """The patch is malformed."""
 
 
 class PatchTooLongError(Exception):
-    """More operations than a server carries out for one request."""
+    """The patch has more operations than the server accepts in one request."""
 
 
 class PatchConflictError(Exception):
-    """A proper patch that does not fit the object as it is now."""
+    """The patch is valid but cannot be applied to the current object."""

@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386): what is given replaces, objects are merged, null removes."""
+"""JSON merge patch (RFC 7386): values replace, objects are merged, null removes."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Strategic merge patch: like a merge patch, but some lists are merged by a key of their items.
 
-Which lists, and by which key, is a table of the built-in kinds; any other list is replaced as a whole.
+The merge keys come from a table of the built-in kinds. All other lists are replaced.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from grove.cluster.patches import PatchInvalidError
 
 # Lists of plain values that are merged as sets.
 _AS_SET = ""
-# Objects that are taken as a whole.
+# Objects that are replaced as a whole.
 _AS_WHOLE = "$replace"
 
 _METADATA = {"metadata.ownerReferences": "uid", "metadata.finalizers": _AS_SET}
@@ -131,9 +131,9 @@ def _key_of(item: Any, key: str) -> Any:
 
 
 def _in_order(merged: list[Any], before: list[Any], order: list[Any], key: str) -> list[Any]:
-    """Items of the patch in its order, the others in their old one; an item stays behind its neighbour if both are old.
+    """Return patched items in the order of the patch and the others in their old order, new items first.
 
-    So what is new comes first, as on a real server.
+    An old item stays behind an old item that it followed. This is the order of a real API server.
     """
     wanted = [_identity(item, key) for item in order]
     places = [_identity(item, key) for item in before]

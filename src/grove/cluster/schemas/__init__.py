@@ -1,1 +1,1 @@
-"""Structural schemas: what objects of a custom kind are held to. No kinds, no requests here."""
+"""Structural schemas of custom resources: validation, pruning, defaulting and CEL rules."""

@@ -1,4 +1,4 @@
-"""Formats of texts that a schema may ask for: is this one? Formats that nobody knows are not checked."""
+"""String formats of schemas. Unknown formats are not checked."""
 
 import base64
 import binascii
@@ -26,7 +26,7 @@ _SSN = re.compile(r"\d{3}[- ]?\d{2}[- ]?\d{4}")
 
 
 def is_format(form: str, text: str) -> bool:
-    """Whether the text has that format; true for a format that is unknown."""
+    """Return whether the text has this format. Unknown formats accept every text."""
     check = _CHECKS.get(form.replace("-", ""))
     return check is None or check(text)
 

@@ -1,4 +1,4 @@
-"""URLs taken apart, as rules and formats look at them."""
+"""URL parsing for CEL rules and formats."""
 
 import re
 
@@ -13,7 +13,7 @@ _ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
 
 class Url(msgspec.Struct, frozen=True, kw_only=True):
     scheme: str
-    # With the port, if there is one.
+    # Including the port, if any.
     host: str
     path: str
     query: str
@@ -30,7 +30,7 @@ class Url(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def values(self) -> dict[str, list[str]]:
-        """Of the query, by name."""
+        """The query parameters by name."""
         found: dict[str, list[str]] = {}
         for pair in filter(None, self.query.split("&")):
             name, _, value = pair.partition("=")
@@ -39,7 +39,7 @@ class Url(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_url(text: str) -> Url:
-    """Raises ValueError for what is neither absolute nor a path from the root."""
+    """Parse a URL. Raises ValueError unless it is absolute or a path from the root."""
     match = _PARTS.fullmatch(text)
     scheme = (match[1] or "") if match else ""
     host = ((match[2] or "") if match else "").rpartition("@")[2]

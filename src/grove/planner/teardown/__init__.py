@@ -1,1 +1,1 @@
-"""Everything that deletes: set deletion, scale-in, gang termination, and the recreation of a replica."""
+"""Deletion: of sets, on scale-in, by gang termination, and for the recreation of a replica."""

@@ -1,7 +1,7 @@
-"""Units that go: a set replica or a group replica that is not wanted any more, or whose teardown was begun.
+"""Delete a unit for good: a set replica or a group replica that was scaled in, or whose teardown has begun.
 
-A removal is many writes. The unit's PodGang is marked first and deleted last: as long as a marked gang exists,
-the removal goes on, even if the unit is wanted again meanwhile. Half a gang never looks healthy.
+A removal is many writes. The unit's PodGang is marked first and deleted last. While a marked gang exists, the removal
+continues, even if the unit is scaled out again meanwhile. So half a gang never looks healthy.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ def is_marked(gang: PodGang | None) -> bool:
 
 
 def plan_replica_removal(context: SetContext, replica: ReplicaView, base_name: str, reason: str) -> tuple[Stage, ...]:
-    """Remove everything of a set replica; its base gang goes when nothing else is left."""
+    """Delete everything of a set replica; its base gang last."""
     base = replica.gangs.get(base_name)
     selector = {**labels.default_labels(context.name), labels.SET_REPLICA_INDEX: str(replica.index)}
     others: list[Action] = [
@@ -80,7 +80,7 @@ def _unit_stages(
         for clique in cliques
         if not clique.is_terminating
     ]
-    # Cliques before their group: without it nobody could tell whose they are.
+    # Cliques before their group: without the group their owner is unknown.
     return (mark, pods, tuple(children), tuple(others))
 
 
@@ -99,7 +99,7 @@ def _mark(gang: PodGang, reason: str) -> Patch:
 def _delete_pods(
     context: SetContext, cliques: Iterable[CliqueView], selector: dict[str, str], reason: str
 ) -> Iterable[Action]:
-    """One request per incarnation, so that a late one can never hit the next."""
+    """Delete pods with one request per incarnation, so that a late request cannot delete the next incarnation."""
     by_incarnation: dict[str, list[CliqueView]] = {}
     for clique in cliques:
         by_incarnation.setdefault(clique.incarnation, []).append(clique)

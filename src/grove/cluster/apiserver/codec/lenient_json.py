@@ -1,4 +1,4 @@
-"""Reading JSON of which nothing is promised: users may have written anything, and a view of it shows what it can."""
+"""Lenient access to JSON of any shape. Values of an unexpected type are treated as absent."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from grove.api.types.meta import JsonObject
 
 
 def part(value: Any) -> JsonObject:
-    """The object, or an empty one."""
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def at(obj: Any, steps: tuple[str, ...]) -> Any:
-    """What is found by these steps from the root; None if there is nothing."""
+    """Return the value at this path; None if there is none."""
     found = obj
     for step in steps:
         found = found.get(step) if isinstance(found, dict) else None
@@ -19,5 +19,5 @@ def at(obj: Any, steps: tuple[str, ...]) -> Any:
 
 
 def items(value: Any) -> list[JsonObject]:
-    """The objects of a list, or none."""
+    """Return the objects of a list; empty if it is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""What a Scale shows of an object, and how it changes one. The subresource itself is `scale.py`."""
+"""Conversion between objects and Scale. The subresource itself is in `scale.py`."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def scale_of(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {field: metadata[field] for field in _SHOWN if field in metadata},
-        # Left out when there are none; a status always says.
+        # Omitted if 0, unlike in the status.
         "spec": {"replicas": replicas} if replicas else {},
         "status": {"replicas": at(obj, paths.status) or 0},
     }
@@ -29,12 +29,12 @@ def scale_of(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
 
 
 def with_replicas(resource_info: ResourceInfo, obj: JsonObject, replicas: int) -> JsonObject:
-    """The object as a Scale with so many replicas makes it."""
+    """Return the object with this number of replicas."""
     return _scaled(obj, _paths(resource_info).spec, replicas)
 
 
 def replicas_of(scale: JsonObject) -> int:
-    """Raises 400."""
+    """Return the replicas of a Scale. Raises 400 if it is not an integer."""
     spec = scale.get("spec") or {}
     replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool):
