@@ -1,6 +1,6 @@
-"""The smallest JSON merge patch (RFC 7386) between two objects, so that a write touches nothing else.
+"""Compute the smallest JSON merge patch (RFC 7386) between two objects, so that a write changes nothing else.
 
-Applying patches is the server's work (`cluster/patches/`). In a merge patch null means "absent": so it does here.
+The API server applies patches (`cluster/patches/`). As in a merge patch, null means "absent" in the inputs.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from grove.api.types.meta import JsonObject
 
 
 def merge_patch(old: JsonObject, new: JsonObject) -> JsonObject | None:
-    """Turns `old` into `new`: what is missing from `new` is removed. None when they are equal already."""
+    """Return the patch that turns `old` into `new`, removing keys that `new` does not have. None if they are equal."""
     patch = _towards(old, new)
     for key, value in old.items():
         if key not in new and value is not None:
@@ -20,7 +20,7 @@ def merge_patch(old: JsonObject, new: JsonObject) -> JsonObject | None:
 
 
 def patch_towards(current: JsonObject, desired: JsonObject) -> JsonObject | None:
-    """Brings the keys of `desired` into `current` and leaves all others alone. None when they are there already."""
+    """Return the patch that sets the keys of `desired` in `current` and keeps all others. None if nothing changes."""
     return _towards(current, desired) or None
 
 
@@ -43,7 +43,7 @@ def _set_or_drop(patch: JsonObject, key: str, value: JsonObject | None) -> None:
 
 
 def _is_same(left: Any, right: Any) -> bool:
-    """Equal as JSON: Python's True == 1 is not."""
+    """Return whether two values are equal as JSON, where `true` is not 1 as it is in Python."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_is_same(value, right[key]) for key, value in left.items())
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):

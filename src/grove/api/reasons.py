@@ -1,7 +1,7 @@
-"""Every condition type, condition reason and event reason we write, each with its meaning in one line.
+"""Condition types, condition reasons and event reasons that Grove writes, each with its meaning in one line.
 
-The value is what travels; `meaning` is what the reference shows. Not here: the messages, which carry numbers and
-names and are written where the decision is made.
+The value is on the wire; `docs/reference/conditions.md` shows the `meaning`. The messages, with numbers and names, are
+written where the decision is made.
 """
 
 from enum import StrEnum
@@ -9,7 +9,7 @@ from typing import Self
 
 
 class Documented(StrEnum):
-    """A word of the wire together with its meaning."""
+    """An enum of values on the wire, each with its meaning for the reference."""
 
     meaning: str
 
@@ -63,7 +63,7 @@ class ConditionType(Documented):
 
 
 class Reason(Documented):
-    """Why a condition has the status it has."""
+    """The reason of a condition."""
 
     # PodCliqueScheduled
     SUFFICIENT_SCHEDULED_PODS = "SufficientScheduledPods", "at least minAvailable pods have a node"
@@ -86,7 +86,7 @@ class Reason(Documented):
     )
     REPLICA_STATE_UNKNOWN = "ReplicaStateUnknown", "too many group replicas are missing or in doubt to tell"
     GANG_TERMINATION_ACTIVE = "GangTerminationActive", "a set replica is being torn down and made anew"
-    # ReconcileFailed: a write that has failed for a minute, by what the server answered
+    # ReconcileFailed: a write that has failed for a minute, by the answer of the API server
     WRITE_REJECTED = "WriteRejected", "the API server rejects a write; the message has its words"
     WRITE_CONFLICT = "WriteConflict", "an object changes again and again before the operator's write arrives"
     TOO_LARGE = "TooLarge", "an object is larger than the API server or etcd accepts"
@@ -153,9 +153,9 @@ class Reason(Documented):
 
 
 class EventReason(Documented):
-    """Why an event was emitted."""
+    """The reason of an event."""
 
-    # Objects made and removed
+    # Objects created and deleted
     POD_CLIQUE_CREATED = "PodCliqueCreateSuccessful", "a PodClique was created"
     POD_CLIQUE_CREATE_FAILED = "PodCliqueCreateFailed", "a PodClique could not be created"
     POD_CLIQUE_SYNCED = "PodCliqueCreateOrUpdateSuccessful", "a PodClique was created or changed"
@@ -208,7 +208,7 @@ class EventReason(Documented):
     UPDATE_TURN = "UpdateTurn", "the next replica of a set is updated"
     UPDATE_COMPLETED = "UpdateCompleted", "everything of a set runs its newest templates"
     UPDATE_STALLED = "UpdateStalled", "an update does not go on; the message says what it waits for"
-    # Refusals
+    # Rejections
     PODS_REJECTED = "PodsRejected", "the API server refuses to create pods; the message has its words"
     CREATE_REJECTED = "CreateRejected", "the API server refused to create an object; the message has its words"
     NAME_TAKEN = "NameTaken", "an object that is not ours has the name we need: rename one of the two"
@@ -238,7 +238,7 @@ class EventReason(Documented):
 
 
 class FindingReason(Documented):
-    """What an object waits for or why it may go on: the words behind gates and `grove why`."""
+    """The reason of a finding: why an object waits, or why its scheduling gate may be removed."""
 
     GANG_COMPLETE = "GangComplete", "every pod of the gang exists, so its gates may go"
     GANG_STARTED = "GangStarted", "the gang was placed before, so a replacement may follow at once"

@@ -1,4 +1,4 @@
-"""The table of resources we speak of: where each is served, and as which type we read it."""
+"""Resources that Grove reads or writes: their place in the Kubernetes API and the type that decodes them."""
 
 from typing import Generic, TypeVar
 
@@ -21,7 +21,7 @@ from grove.api.types.webhookconfiguration import WebhookConfiguration
 
 
 class Object(WireStruct):
-    """Any object of which only the metadata matters."""
+    """An object of any kind, decoded with its metadata only."""
 
     metadata: ObjectMeta
 
@@ -31,7 +31,7 @@ V = TypeVar("V", bound=HasMetadata)
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One kind of object: its place in the API, and the view of it that we decode."""
+    """One kind of object: its place in the API, and the struct that decodes it (`view`)."""
 
     group: str
     version: str
@@ -42,7 +42,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     @property
     def full_name(self) -> str:
-        """As a CustomResourceDefinition is named: `podgangs.scheduler.grove.io`; a core kind is its plural alone."""
+        """Return the name of its CRD, such as `podgangs.scheduler.grove.io`; for a core kind, the plural."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -56,7 +56,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         )
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of the collection, or of one object, or of its subresource."""
+        """Return the URL path of the collection, of one object, or of its subresource."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
@@ -65,7 +65,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return "/".join(parts)
 
     def viewed_as(self, view: type[V]) -> "Resource[V]":
-        """The same resource, read through another view."""
+        """Return the same resource, decoded as another type."""
         return Resource(
             group=self.group, version=self.version, plural=self.plural,
             kind=self.kind, namespaced=self.namespaced, view=view,
@@ -109,7 +109,7 @@ CONTROLLER_REVISIONS = Resource(
     group="apps", version="v1", plural="controllerrevisions", kind="ControllerRevision", view=ControllerRevision
 )
 
-# What schedulers keep of their own; served only where such a scheduler is installed.
+# Kinds of schedulers. An API server has them only where that scheduler is installed.
 NATIVE_PODGROUPS = Resource(
     group="scheduling.k8s.io", version="v1beta1", plural="podgroups", kind="PodGroup", view=SchedulerObject
 )

@@ -1,7 +1,7 @@
-"""One version of a set's pod templates, as a ControllerRevision keeps it: compared, named, put back.
+"""Revisions of a set's pod templates, stored as ControllerRevisions: build, read, compare and restore them.
 
-Two templates are the same when they make the same pods (`template_hash.py`). Their hashes are names, not proofs: once
-stored, a hash stays the name of its template, whatever a later version of this program would compute.
+Two templates are the same if they make the same pods (`template_hash.py`). A hash is only a name: once stored, it stays
+the name of its template, even if a later version of Grove computes another hash.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from grove.api.types.controllerrevision import ControllerRevision
 from grove.api.types.meta import JsonObject, WireStruct, to_wire
 from grove.api.types.podcliqueset import CliqueTemplate, SetTemplate
 
-# Far below what the API server can store, far above what a set can reach.
+# Far below the maximum of the API server (int64), far above what a set can reach.
 LARGEST_NUMBER = 2**53
 
 
 class CliqueRevision(WireStruct):
-    """The pod template of one clique, as the user wrote it, and the name by which pods carry it."""
+    """The pod template of one clique, as the user wrote it, and the hash that its pods have as a label."""
 
     name: str
     template_hash: str
@@ -30,7 +30,7 @@ class CliqueRevision(WireStruct):
 
 
 class RevisionTemplate(WireStruct):
-    """All pod templates of a set at one time."""
+    """All pod templates of a set, as they were at one time."""
 
     generation_hash: str
     priority_class_name: str = ""
@@ -42,7 +42,7 @@ class RevisionTemplate(WireStruct):
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored revision: its number grows, and the highest number is the one that was asked for last."""
+    """A stored revision. Numbers only grow; the highest number is the revision that the user requested last."""
 
     number: int
     object: ControllerRevision
@@ -71,10 +71,10 @@ def draw_revision(template: SetTemplate, hashes: Mapping[str, str], generation_h
 
 
 def read_revision(stored: ControllerRevision, set_name: str) -> Revision | None:
-    """Return a revision of this set, or None: damaged, or under a name that the set does not give. It decides nothing.
+    """Return a revision of this set, or None if it is damaged or its name does not match its hash.
 
-    Names are unique, so no two revisions of a set have one hash. A number from which nobody can count on is read as the
-    lowest: then the revision gets a new one.
+    Names are unique, so no two revisions of a set have the same hash. A number that is out of range is read as 0; the
+    operator then gives the revision a new number.
     """
     try:
         template = msgspec.convert((stored.data or {}).get("template"), RevisionTemplate)
@@ -87,7 +87,10 @@ def read_revision(stored: ControllerRevision, set_name: str) -> Revision | None:
 
 
 def revision_data(template: RevisionTemplate) -> JsonObject:
-    """With its keys in order: an API server compares these data byte by byte, and sorts them in a strategic patch."""
+    """Return the `data` of a ControllerRevision, with sorted keys.
+
+    The API server compares these data byte by byte, and a strategic merge patch sorts their keys.
+    """
     return {"template": _in_order(to_wire(template))}
 
 
@@ -98,7 +101,7 @@ def _in_order(value: Any) -> Any:
 
 
 def with_templates(template: SetTemplate, revision: RevisionTemplate) -> SetTemplate:
-    """The set's template with the pod templates of a revision; all else, such as replicas, stays."""
+    """Return the set's template with the pod templates of a revision; everything else, such as replicas, stays."""
     stored = {clique.name: clique for clique in revision.cliques}
     return msgspec.structs.replace(
         template,
@@ -119,7 +122,7 @@ def _with_template(clique: CliqueTemplate, stored: CliqueRevision | None) -> Cli
 
 
 def put_back(set_template: JsonObject, revision: RevisionTemplate) -> JsonObject:
-    """A set's `spec.template` as JSON, with the pod templates of a revision; fields that we do not know stay."""
+    """Return a set's `spec.template` as JSON with the pod templates of a revision; unknown fields stay."""
     stored = {clique.name: clique for clique in revision.cliques}
     cliques = [_put_back(clique, stored.get(clique.get("name", ""))) for clique in set_template.get("cliques") or ()]
     changed = {**set_template, "cliques": cliques}
@@ -137,11 +140,11 @@ def _put_back(clique: JsonObject, stored: CliqueRevision | None) -> JsonObject:
 
 
 def makes_same_pods(template: SetTemplate, revision: RevisionTemplate) -> bool:
-    """Would every clique of the set make the pods that the revision's make?"""
+    """Return whether every clique of the set makes the same pods as in the revision."""
     before = with_templates(template, revision)
     if {clique.name for clique in revision.cliques} != {clique.name for clique in template.cliques}:
         return False
-    # Nearly always they are equal as they are, which is found out much faster.
+    # Fast path: they are nearly always equal without canonicalization.
     return before == template or _canonical(before) == _canonical(template)
 
 

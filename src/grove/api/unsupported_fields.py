@@ -1,6 +1,7 @@
-"""Fields that are accepted but that this version does not act on: named to the user, never passed over in silence.
+"""Find fields of a PodCliqueSet that this version accepts but does not support.
 
-Admission turns them into warnings, the planner into a condition. A field leaves this table when it is built.
+Admission turns them into warnings, the planner into the condition `UnsupportedFields`. A field leaves this table when
+it is implemented.
 """
 
 from collections.abc import Iterator
@@ -26,12 +27,12 @@ _NO_RESCALE = "a changed count does not touch existing children: scale them"
 
 
 def unbuilt_fields(pcs: PodCliqueSet) -> tuple[UnbuiltField, ...]:
-    """What this set asks for that does not happen, in the order of the manifest."""
+    """Return the fields of this set that have no effect, in the order of the manifest."""
     return tuple(UnbuiltField(path=path, detail=detail) for path, detail in _in_set(pcs))
 
 
 def unbuilt_changes(old: PodCliqueSet, new: PodCliqueSet) -> tuple[UnbuiltField, ...]:
-    """What this update changes without effect on what already runs."""
+    """Return the fields that this update changes without effect on existing children."""
     if old.spec.replicas == 0:
         return ()
     return tuple(

@@ -1,12 +1,13 @@
-"""The commands of `grove`, in the order of its help. The module of one is imported when the user asks for it."""
+"""The registry of `grove` commands, in the order of the help. A command's module is imported only when it runs."""
 
 from importlib import import_module
 
 import click
 
-# Set by the script of `grove completion` when it asks for completions; holds the shell and what is asked.
+# The script of `grove completion` sets this variable to request completions. It names the shell and the request.
 COMPLETE_VARIABLE = "_GROVE_COMPLETE"
-# The name and the first line of its help. `webhook-certs` is `webhook_certs` of the module
+# Command name to the first paragraph of its help, at most 59 characters so that `grove --help` prints it whole.
+# `webhook-certs` is `webhook_certs` of the module
 # `grove.cli.commands.webhook_certs`.
 COMMANDS = {
     "up": "Start a Kubernetes of your own, with nodes and the operator, until Ctrl-C.",
@@ -34,7 +35,7 @@ def module_of(name: str) -> str:
 
 
 def load_command(name: str) -> click.Command:
-    """Import one command, and no other."""
+    """Import and return one command."""
     found = getattr(import_module(module_of(name)), _attribute(name))
     assert isinstance(found, click.Command), name
     return found
@@ -45,14 +46,14 @@ def _attribute(name: str) -> str:
 
 
 class OrderedGroup(click.Group):
-    """A group that lists its commands in the order in which they were added; click sorts them by name."""
+    """A command group that lists its commands in the order of registration. Click sorts them by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
 
 class LazyGroup(OrderedGroup):
-    """A group that knows only the names of its commands and their lines in the help, until one of them is used."""
+    """A command group that imports a command only when it is used. Until then it has the name and the help line."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

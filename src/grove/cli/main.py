@@ -1,7 +1,7 @@
-"""Entry point of the `grove` command: what becomes of its arguments, its result and its errors.
+"""Run a `grove` command and turn its result or error into an exit code.
 
-Starting must be quick: `command_registry.py` imports the file of one command only, and that file imports what it
-works with when the command runs.
+Start-up must be fast: `command_registry.py` imports only the module of the command that runs, and that module imports
+its dependencies inside its functions.
 """
 
 import errno
@@ -21,7 +21,10 @@ DEBUG = "GROVE_DEBUG"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 1 failure, 2 wrong usage, 130 interrupted. Errors are one line that says what to do."""
+    """Run the command and return its exit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
+
+    An error is printed as one line that ends with what to do.
+    """
     prepare_output()
     try:
         if asked := os.environ.get(COMPLETE_VARIABLE):
@@ -36,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    # Not `app.main`: it prints an empty line after Ctrl-C, and has its own idea of a reader that is gone.
+    # Not `app.main`: it prints an empty line after Ctrl-C, and handles a closed pipe differently.
     try:
         with app.make_context("grove", arguments) as context:
             result = app.invoke(context)
@@ -46,14 +49,14 @@ def _run(arguments: list[str]) -> int:
 
 
 def _complete(asked: str) -> int:
-    """Answer the shell, which asks by an environment variable."""
+    """Print completions for the shell. The request is in an environment variable."""
     from click.shell_completion import shell_complete
 
     return shell_complete(app, {}, "grove", COMPLETE_VARIABLE, asked)
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Tasks that run side by side fail as a group; its first error is the one to tell."""
+    """Return the first error of an exception group, which is what a TaskGroup raises."""
     return _innermost(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
@@ -64,7 +67,7 @@ def _exit_code(error: BaseException) -> int:
         case UserError():
             return _fail(str(error), 1)
         case BrokenPipeError():
-            # The reader, such as `head`, has seen enough. Python must not complain when it flushes at exit.
+            # The reader, such as `head`, closed the pipe. Python must not print an error when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError(errno=errno.ENOSPC):
@@ -93,7 +96,7 @@ def _fail_usage(error: click.ClickException) -> int:
 
 
 def _command_of(error: click.ClickException) -> str:
-    """Return the command that was used wrongly, with those above it."""
+    """Return the full path of the command that was used wrongly."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     return "grove" if context is None else context.command_path
 

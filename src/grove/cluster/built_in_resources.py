@@ -1,6 +1,6 @@
-"""The kinds the embedded API serves, and how each behaves. What is done with them is in `server/`.
+"""Resources that the embedded API server serves, and the properties of each. The verbs are in `apiserver/`.
 
-Not here: how our own clients read them (`api/resources.py`).
+Not here: the types that Grove's clients decode them into (`api/resources.py`).
 """
 
 import msgspec
@@ -9,7 +9,7 @@ from grove.cluster.custom_resource import CustomVersion
 
 
 class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of object, as the server sees it."""
+    """One served version of one resource, as the API server sees it."""
 
     group: str = ""
     version: str = "v1"
@@ -21,21 +21,21 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     has_status: bool = False
     has_scale: bool = False
     has_generation: bool = False
-    # An immediate delete of these is answered with the object; of the others, with a Status.
+    # An immediate delete returns the object; for other resources it returns a Status.
     returns_deleted: bool = False
-    # May be replaced without naming the version that was read.
+    # A PUT without a resourceVersion is accepted.
     allows_blind_update: bool = True
     # What the definition of a custom kind says of this version. Not told of our kinds in `SERVED`: servers know.
     custom: CustomVersion | None = None
 
-    # Derived once, because every request needs them.
+    # Derived from the fields above, once, because every request needs them.
     list_kind: str = ""
     qualified: str = ""
     api_version: str = ""
     head: bytes = b""
 
     def path(self, namespace: str, name: str) -> str:
-        """The URL path of one object."""
+        """Return the URL path of one object."""
         root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
         place = f"/namespaces/{namespace}" if self.namespaced else ""
         return f"{root}{place}/{self.plural}/{name}"
@@ -135,7 +135,7 @@ SERVED = tuple(
     )
 )
 
-# How many replicas an object has, whatever its kind: seen through a subresource only.
+# The scale subresource of every kind that has one.
 SCALES = derived(ResourceInfo(group="autoscaling", plural="scales", kind="Scale"))
 
 BY_QUALIFIED = {resource_info.qualified: resource_info for resource_info in SERVED}

@@ -1,9 +1,9 @@
-"""One version of a custom kind, made ready for use: what its CustomResourceDefinition says of objects of that version.
+"""Compiled versions of custom resources: pruning, defaulting and validation as their CRD describes.
 
-A structural schema is compiled once. An object that conforms is recognised in one quick pass and stored as it is; only
-for others is the slow pass taken, which prunes unknown fields and nulls, fills in defaults, and names what is wrong.
-Not here: which kinds are served (`resource_registry.py`), how a definition is judged (`crd_validation.py`), and
-built-in kinds, whose unknown fields are kept.
+A structural schema is compiled once. A fast pass recognizes an object that is valid as it is. Only other objects take
+the slow pass, which prunes unknown fields and nulls, fills in defaults, and collects errors.
+Not here: which resources are served (`resource_registry.py`), the validation of CRDs (`crd_validation.py`), and
+built-in kinds.
 """
 
 from functools import cache, cached_property
@@ -20,7 +20,7 @@ from grove.cluster.schemas.keywords import ALWAYS_KNOWN
 from grove.cluster.schemas.pruning_defaulting import Shaping
 from grove.cluster.schemas.schema_validation import NOTHING_OLD, NOWHERE, schema_errors_of
 
-# Of an object with one of these it is not asked whether it keeps the rules.
+# CEL rules are skipped for an object with one of these errors.
 _BLOCKING = (ErrorKind.REQUIRED, ErrorKind.TOO_LONG, ErrorKind.TOO_MANY, ErrorKind.TYPE_INVALID)
 _UNCHECKED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
@@ -29,7 +29,7 @@ _UNCHECKED = (
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """One printer column, as the definition has it."""
+    """A printer column of a CRD."""
 
     name: str
     type: str
@@ -40,7 +40,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
-    """Where in an object the scale subresource finds what it shows, as steps from the root."""
+    """Paths of the scale subresource, as steps from the root of the object."""
 
     spec: tuple[str, ...]
     status: tuple[str, ...]
@@ -48,14 +48,14 @@ class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shaped(msgspec.Struct, frozen=True):
-    """An object made to fit its schema, as far as that goes, and the paths of what was pruned."""
+    """An object after pruning and defaulting, and the paths of the pruned fields."""
 
     obj: JsonObject
     unknown: tuple[str, ...] = ()
 
 
 class CustomVersion:
-    """One version of a custom kind. Known by its identity: a definition that changes makes new ones."""
+    """One version of a custom resource. Compared by identity: a changed CRD creates new instances."""
 
     def __init__(self, version: JsonObject, names: JsonObject, *, types: Types) -> None:
         self.name: str = version["name"]
@@ -70,28 +70,28 @@ class CustomVersion:
         )
         # None: not deprecated.
         self.deprecation: str | None = version.get("deprecationWarning", "") if version.get("deprecated") else None
-        # Set if stored objects may be other than they are shown: stored in another version, or under an older schema.
+        # The version that objects are stored in. None: stored objects already have the form of this version.
         self.stored_as: CustomVersion | None = None
-        # Set while the definition leaves: no new objects.
+        # The CRD is terminating: creates are rejected.
         self.is_terminating = False
         self._types = types
-        # Of each part the last value that was found to fit: a write asks twice, before admission and after it.
+        # The last valid value of each top-level field. A write validates twice, before and after admission.
         self._fitting: dict[str, Any] = {}
 
     @property
     def is_shown_as_stored(self) -> bool:
-        """There is nothing to say about an object but what the store has of it."""
+        """Return whether stored bytes can be served as they are, without conversion or warning."""
         return self.stored_as is None and self.deprecation is None
 
     @cached_property
     def _shapes(self) -> dict[str, SchemaType | None]:
-        """Of spec, status and whatever else is there; None: only the slow pass tells."""
+        """Return the fast-path type of each top-level field; None: only the slow pass can validate it."""
         fields = self.schema.get("properties", {})
         return {field: self._types.shape_of(inner) for field, inner in fields.items() if field not in ALWAYS_KNOWN}
 
     @cached_property
     def _is_plain(self) -> bool:
-        """Whether the root of the schema says no more than which fields there are."""
+        """Return whether the root of the schema has no constraint besides its fields."""
         words = {"type", "properties", "required", "description", "title", "x-kubernetes-validations"}
         return set(self.schema) <= words
 
@@ -100,14 +100,14 @@ class CustomVersion:
         return ruled(self.schema, is_root=True)
 
     def shaped(self, obj: JsonObject, old: JsonObject | None = None) -> Shaped:
-        """Parts shared with `old` are not looked at again."""
+        """Prune and default an object. Top-level fields that are identical to those of `old` are not checked again."""
         if self._is_clean(obj, old or {}):
             return Shaped(obj)
         shaping = Shaping()
         return Shaped(shaping.root(obj, self.schema), tuple(shaping.unknown))
 
     def judged(self, obj: JsonObject, old: JsonObject | None = None) -> RuleFindings:
-        """What schema and rules have against an object that was shaped; what was wrong in `old` before may stay."""
+        """Validate a pruned and defaulted object by schema and CEL rules. Errors that `old` already had are allowed."""
         errors: list[FieldError] = []
         if not self._is_clean(obj, old or {}):
             errors = schema_errors_of(obj, self.schema, NOTHING_OLD if old is None else old)
@@ -121,7 +121,7 @@ class CustomVersion:
         return RuleFindings((*errors, *found.errors), found.warnings)
 
     def shown(self, obj: JsonObject, api_version: str) -> JsonObject:
-        """A stored object as this version shows it: shaped as it is stored, then without what this version lacks."""
+        """Return a stored object in this version: defaulted in the storage version, then pruned to this one."""
         if self.stored_as is None:
             return obj
         shaped = obj if self.stored_as._is_clean(obj, {}) else Shaping().root(obj, self.stored_as.schema)
@@ -148,19 +148,19 @@ class CustomVersion:
 
     @cached_property
     def _indispensable(self) -> frozenset[str]:
-        """Parts of the whole that are never absent: they are required, or have a default."""
+        """Return the top-level fields that are required or have a default."""
         fields = self.schema.get("properties", {}).items()
         return frozenset((*self.schema.get("required", ()), *(name for name, inner in fields if "default" in inner)))
 
 
 def custom_versions(definition: JsonObject, types: Types | None = None) -> dict[str, CustomVersion]:
-    """By name, in the order of the definition; served or not."""
+    """Return all versions of a CRD by name, in the order of the CRD, served or not."""
     spec, made = definition["spec"], types or Types()
     return {version["name"]: CustomVersion(version, spec["names"], types=made) for version in spec["versions"]}
 
 
 def defaulted_definition(definition: JsonObject) -> JsonObject:
-    """With what follows from the rest of it."""
+    """Return the CRD with its defaults filled in."""
     spec = definition.get("spec") or {}
     names = dict(spec.get("names") or {})
     if kind := names.get("kind"):
@@ -174,14 +174,14 @@ def defaulted_definition(definition: JsonObject) -> JsonObject:
 
 @cache
 def own_definitions() -> tuple[tuple[JsonObject, dict[str, CustomVersion]], ...]:
-    """The definitions of our kinds, made ready once for all servers of this process."""
+    """Return the CRDs of Grove and their compiled versions, shared by all servers of this process."""
     types = Types()
     definitions = (defaulted_definition(definition) for definition in custom_resource_definitions())
     return tuple((definition, custom_versions(definition, types)) for definition in definitions)
 
 
 def custom_kinds() -> dict[str, CustomVersion]:
-    """Our kinds as they are stored, by the definition's name: plural and group."""
+    """Return the storage versions of the Grove kinds by CRD name (`plural.group`)."""
     return {definition["metadata"]["name"]: next(iter(made.values())) for definition, made in own_definitions()}
 
 

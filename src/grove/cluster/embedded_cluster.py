@@ -1,6 +1,6 @@
-"""An embedded cluster made of its parts: API server, scheduler, kubelet, node care, other controllers. Wiring only.
+"""The embedded cluster: wires API server, scheduler, kubelet, node lifecycle and other controllers together.
 
-No operator: that is not part of a cluster. Serving it to others is `http/`; the simulator wires its own, with faults.
+It does not start the operator. `http/` serves it to other processes; the simulator wires its own cluster, with faults.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from grove.kube.client import Client
 
 
 class KubeletKind(StrEnum):
-    """Who runs bound pods. Without anybody, whoever made the cluster writes their status."""
+    """The kubelet that runs bound pods. With `NONE`, the creator of the cluster writes the status of pods."""
 
     SIMULATED = "simulated"
     PROCESS = "process"
@@ -36,7 +36,7 @@ class KubeletKind(StrEnum):
 
 
 class EmbeddedCluster:
-    """`run` until cancelled."""
+    """An embedded cluster. `run` does not return until it is cancelled."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class EmbeddedCluster:
         kubelet: KubeletKind = KubeletKind.SIMULATED,
         store: Storage | None = None,
     ) -> None:
-        """With a store that was restored, the cluster goes on from there."""
+        """Create the cluster. It continues from `store` if that was restored from disk."""
         self._clock = clock
         self._random = random
         self._kubelet = kubelet
-        # Whom to trust to reach this cluster, once it is served.
+        # The PEM of the CA that clients of this cluster trust, once it is served.
         self.root_ca = b""
         self._process_logs = ProcessLogs()
         self.logs = self._log_source()
@@ -99,5 +99,5 @@ class EmbeddedCluster:
                 assert_never(self._kubelet)
 
     def _chance(self) -> Random:
-        """Chance of its own for every part."""
+        """Return a new random generator, so that each component draws from its own."""
         return Random(self._random.getrandbits(64))

@@ -1,4 +1,4 @@
-"""A transport without sockets: requests reach the embedded server by a function call."""
+"""A transport without sockets: it calls the embedded API server directly."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,14 +9,14 @@ from grove.kube.transport import Request, Response
 
 
 class InProcessTransport:
-    """Implements `kube.transport.Transport`. Others get their turn before each request, as with a network."""
+    """A `kube.transport.Transport` that yields to other tasks before each request, as a network does."""
 
     def __init__(self, server: ApiServer, clock: Clock) -> None:
         self._server = server
         self._clock = clock
 
     async def send(self, request: Request) -> Response:
-        # Yield first: a caller that is cancelled here has written nothing, and an answer is never lost.
+        # Yield before the call: a task that is cancelled here has written nothing, and no response is lost.
         await self._clock.sleep(0)
         return await self._server.answer(request)
 

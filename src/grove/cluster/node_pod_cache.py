@@ -1,6 +1,6 @@
-"""Nodes and the pods bound to them, watched once for everyone who works on behalf of nodes.
+"""A shared cache of nodes and the pods bound to them, for kubelets and the node lifecycle controller.
 
-Not here: pods without a node; they are the scheduler's (`cluster/scheduler/scheduler.py`).
+Not here: pods without a node, which the scheduler watches (`cluster/scheduler/scheduler.py`).
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class BoundPodStatus(WireStruct):
 
 
 class BoundPod(WireStruct):
-    """A pod as its node sees it."""
+    """A bound pod, with the fields that a kubelet needs."""
 
     metadata: ObjectMeta
     spec: BoundPodSpec = BoundPodSpec()
@@ -80,7 +80,7 @@ class NodeAddress(WireStruct):
 class BoundNodeStatus(WireStruct):
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
-    # Quantities, as they were written.
+    # Quantities, not parsed.
     allocatable: dict[str, Any] = {}
 
 
@@ -91,7 +91,7 @@ class BoundNode(WireStruct):
 
     @property
     def readiness(self) -> str:
-        """ "True", "False", or "Unknown": nobody on it answers."""
+        """Return the status of the Ready condition: "True", "False", or "Unknown" (the kubelet does not report)."""
         condition = find_condition(self.status.conditions, "Ready")
         return condition.status if condition else "Unknown"
 
@@ -109,7 +109,7 @@ BOUND_POD_VIEW = PODS.viewed_as(BoundPod)
 
 
 class BoundPods:
-    """One watch of nodes and one of bound pods; pods are found by uid and by node, in order of first sight."""
+    """A cache filled by one watch of nodes and one of bound pods. Pods of a node are in the order of their arrival."""
 
     def __init__(self, client: Client, clock: Clock, random: Random) -> None:
         self.nodes: Store[BoundNode] = Store()

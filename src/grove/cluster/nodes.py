@@ -1,6 +1,6 @@
-"""Nodes of an embedded cluster: made, cordoned, drained, lost and found, through the API.
+"""Operations on the nodes of an embedded cluster: create, cordon, drain, fail, recover, remove.
 
-What follows from a lost node (taints, evictions) is `node_lifecycle.py`; what runs on one is `kubelet/`.
+Taints and evictions of failed nodes are in `node_lifecycle.py`; kubelets are in `kubelet/`.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ ZONE = "topology.kubernetes.io/zone"
 BLOCK = "topology.kubernetes.io/block"
 RACK = "topology.kubernetes.io/rack"
 
-# More nodes than one process can look after.
+# More nodes than one process can simulate.
 _MOST = 20_000
 
 
 class NodeTopology(msgspec.Struct, frozen=True, kw_only=True):
-    """Where node n stands: racks are filled one after the other, so are blocks and zones."""
+    """The topology labels of node n. Racks are filled one after the other, and so are blocks and zones."""
 
     nodes_per_rack: int = 4
     racks_per_block: int = 2
@@ -42,7 +42,7 @@ class NodeTopology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """The names of the nodes that had to be touched."""
+    """The names of the nodes that a reconcile added, removed and resized."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class NodeChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nodes:
-    """What an administrator, and bad luck, do to nodes."""
+    """A client for node operations: those of an administrator, and failures."""
 
     def __init__(self, client: Client, clock: Clock, layout: NodeTopology | None = None) -> None:
         self._client = client
@@ -60,7 +60,7 @@ class Nodes:
     async def create(
         self, number: int, resources: Mapping[str, str], labels: Mapping[str, str] | None = None
     ) -> tuple[str, ...]:
-        """Add `number` ready nodes, under the lowest free names `node-0`, `node-1`, ...; returns their names."""
+        """Create `number` ready nodes with the lowest free names `node-0`, `node-1`, ...; return their names."""
         taken = {node.metadata.name for node in (await self._client.list(NODES)).items}
         free = (index for index in count() if f"node-{index}" not in taken)
         indices = [next(free) for _ in range(number)]
@@ -98,7 +98,7 @@ class Nodes:
         await self._client.patch(NODES, "", name, {"spec": {"unschedulable": None}})
 
     async def drain(self, name: str) -> None:
-        """Cordon the node and delete its pods; those leave at their own pace."""
+        """Cordon the node and delete its pods, each with its own grace period."""
         await self.cordon(name)
         pods = await self._client.list(PODS, field_selector=f"spec.nodeName={name}")
         async with asyncio.TaskGroup() as group:
@@ -107,7 +107,7 @@ class Nodes:
                     group.create_task(self._evict(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid))
 
     async def fail(self, name: str) -> None:
-        """Nobody on the node answers any more, as after a power cut."""
+        """Set the node's Ready condition to Unknown, as after a power failure."""
         message = "Kubelet stopped posting node status."
         await self._write_ready(name, status="Unknown", reason="NodeStatusUnknown", message=message)
 
@@ -115,7 +115,7 @@ class Nodes:
         await self._write_ready(name, status="True", reason="KubeletReady", message="kubelet is posting ready status")
 
     async def remove(self, name: str) -> None:
-        """Delete the node; its pods are then collected by the garbage collector."""
+        """Delete the node. The pod garbage collector then deletes its pods."""
         await self._client.delete(NODES, "", name)
 
     async def _resize(self, name: str, before: Mapping[str, str], resources: Mapping[str, str]) -> None:

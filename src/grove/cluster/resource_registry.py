@@ -1,8 +1,8 @@
-"""Which kinds are served at this moment: the built-in ones, and those that CustomResourceDefinitions define.
+"""The registry of served resources: the built-in ones, and those that CRDs define.
 
-Definitions are objects of the store. The catalogue follows them: an established one is served from the write on that
-made it so, a changed one in its new shape, and one that is gone no more. Before anybody asks for definitions, those of
-our own kinds are not stored (`cluster/apiserver/registry/crd_strategy.py`), and served all the same.
+CRDs are objects of the store, and the registry follows their changes: a CRD is served as soon as it is established, a
+changed one in its new form, and a deleted one no longer. The CRDs of Grove are served from the start, although they are
+stored only when a client first requests CRDs (`cluster/apiserver/registry/crd_strategy.py`).
 """
 
 import re
@@ -24,18 +24,18 @@ _STAGES = {"": 2, "beta": 1, "alpha": 0}
 
 
 class Defined(msgspec.Struct, frozen=True):
-    """What came of one definition: the version that is stored, and all that are served."""
+    """The resources of one CRD: the storage version, and all served versions."""
 
     spec: JsonObject
     stored: ResourceInfo
     resource_info: tuple[ResourceInfo, ...]
-    # Being deleted: there are no new objects.
+    # The CRD is being deleted: creates are rejected.
     is_terminating: bool = False
 
 
 class Catalogue:
     def __init__(self, store: Storage) -> None:
-        # Grows with every change, so that what was made of the catalogue can be kept until then.
+        # Incremented with every change. Callers cache what they derive from the registry until then.
         self.edition = 0
         self._store = store
         self._defined: dict[str, Defined] = {}
@@ -57,7 +57,7 @@ class Catalogue:
 
     @property
     def resource_info(self) -> tuple[ResourceInfo, ...]:
-        """Built-in kinds first; of each custom kind every version."""
+        """Return all served resources: built-in kinds first, then every served version of each custom kind."""
         return (
             *_BUILT_IN,
             *(resource_info for defined in self._defined.values() for resource_info in defined.resource_info),
@@ -75,7 +75,7 @@ class Catalogue:
             self._index()
 
     def _take(self, definition: JsonObject) -> bool:
-        """Whether anything changed."""
+        """Update the registry from a CRD; return whether anything changed."""
         name = definition["metadata"]["name"]
         before = self._defined.get(name)
         if not is_established(definition):
@@ -109,7 +109,7 @@ def is_established(definition: JsonObject) -> bool:
 
 
 def version_rank(name: str) -> tuple[int, int, int, str]:
-    """Sorts versions as clients prefer them: stable ones before others, then the newest first."""
+    """Return a sort key that puts stable versions first, then newer before older, as Kubernetes orders versions."""
     match = _VERSION.fullmatch(name)
     if match is None:
         return 1, 0, 0, name
@@ -123,7 +123,7 @@ def _own() -> tuple[Defined, ...]:
 
 
 def _own_like(definition: JsonObject) -> Defined | None:
-    """One of our kinds, as we define it: that is made ready already."""
+    """Return the compiled Grove resource if the CRD is an unchanged CRD of Grove."""
     name, spec = definition["metadata"]["name"], definition["spec"]
     return next((own for own in _own() if own.stored.qualified == name and own.spec == spec), None)
 

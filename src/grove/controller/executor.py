@@ -1,6 +1,7 @@
-"""Carries a plan out: stages in order, actions of a stage together, each with its precondition. It decides nothing.
+"""Executes a plan: stages in order, actions of a stage in parallel, each with its precondition. It decides nothing.
 
-Every answer enters the cache at once, so that the next plan never rests on a state older than our own actions.
+Every response is stored in the cache at once, so that the next plan never uses a state older than the operator's own
+writes.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ LOOKS_AT_ONCE = 16
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True):
-    """The server will not create this now; the planner decides what to do about it."""
+    """A create that the API server rejected. The planner decides what to do about it."""
 
     part: int
     key: str
@@ -55,27 +56,27 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionResult:
-    """What came of a plan, collected while it is carried out."""
+    """The result of executing a plan."""
 
     def __init__(self) -> None:
         self.refused: list[Rejected] = []
         self.created: list[tuple[int, str]] = []
         self.emits: list[EventRecord] = []
-        # Actions that came through, with the part they were for.
+        # Actions that succeeded, with their replica index.
         self.done: list[tuple[int, Action]] = []
         self.errors: list[ApiError] = []
         self.unanswered: list[Unanswered] = []
-        # Keys of chains that came through to their end.
+        # Keys of chains that were executed completely.
         self.finished: list[str] = []
-        # Parts of the set with a status that was not written.
+        # Replicas with a status that was not written.
         self.untold: frozenset[int] = frozenset()
         # The objects whose status was written.
         self.told: frozenset[Uid] = frozenset()
         self.write_count = 0
         self.is_cut_short = False
-        # Writes that were not sent, because they failed a moment ago.
+        # Writes that were not sent, because they are in backoff.
         self.held_count = 0
-        # When the first of the writes that failed, or were not sent, is due again.
+        # When to retry the first of the writes that failed or were not sent.
         self.retry_at: datetime | None = None
 
     def retry(self, at: datetime | None) -> None:
@@ -87,7 +88,7 @@ class ExecutionResult:
 
 
 class _ChainEndedError(Exception):
-    """The rest of this chain must wait for a new plan."""
+    """Raised to stop this chain: the rest must wait for a new plan."""
 
 
 class Executor:
@@ -109,7 +110,7 @@ class Executor:
         self._unanswered = UnansweredWrites(client, caches)
 
     async def resolve_uncertain_writes(self, flow: Uid) -> None:
-        """Call before planning: learn what came of writes that were not answered, and whether the set is still there.
+        """Read back writes whose outcome is unknown, and check that the set still exists. Call this before planning.
 
         Raises `ApiError` if the set cannot be read.
         """
@@ -135,7 +136,7 @@ class Executor:
         self._history.forget(flow)
 
     async def carry_out(self, chains: Sequence[Chain], flow: Uid) -> ExecutionResult:
-        """Run the chains side by side; one that fails holds up no other."""
+        """Execute the chains concurrently; one that fails does not block the others."""
         outcome = ExecutionResult()
         past = _Past(self._failed_writes, self._clock, flow, self._history)
         run = _Run(self._client.in_lane(flow), self._caches, self._clock, self._settings, past, outcome)
@@ -168,7 +169,7 @@ class Executor:
         return outcome
 
     async def read_live_all(self, looks: Sequence[LiveRead], flow: Uid) -> None:
-        """Raises the first error: what could not be looked at must not be destroyed."""
+        """Read objects from the API server. Raises the first error: what could not be read must not be deleted."""
         for start in range(0, len(looks), LOOKS_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
                 some = looks[start : start + LOOKS_AT_ONCE]
@@ -187,14 +188,14 @@ class Executor:
         return None
 
     async def look(self, look: LiveRead) -> None:
-        """List some objects afresh: a watch can be cut while others live."""
+        """List some objects again: one watch can be broken while others work."""
         store = self._caches.store(look.resource)
         mark = store.begin_list()
         listing = await self._client.list(look.resource, namespace=look.namespace, label_selector=look.selector)
         owners = frozenset(look.owners)
 
         def is_expected(one: HasMetadata) -> bool:
-            # One whose label somebody took away is not in the list, and there all the same.
+            # An object that lost its label is missing from this filtered list but still exists.
             return one.metadata.controller in owners and labels.is_selected(one.metadata.labels, look.selector)
 
         if store.apply_partial_list(listing, mark, is_expected):
@@ -221,7 +222,7 @@ def _as_chain(status: StatusWrite) -> Chain:
 
 
 class _Past:
-    """What is known of the writes of one lane from earlier attempts."""
+    """The failed writes of one flow from earlier attempts."""
 
     def __init__(self, failed_writes: FailedWrites, clock: Clock, flow: Uid, history: ServerHistory) -> None:
         self._failed_writes = failed_writes
@@ -231,16 +232,16 @@ class _Past:
 
     @property
     def is_sure(self) -> bool:
-        """The server is still the one that the plan was made for, as far as anybody knows."""
+        """Return whether the state that the plan is based on was not invalidated (see `restore_detection.py`)."""
         return self._history.is_sure(self._lane)
 
     def held_until(self, write: WriteId) -> datetime | None:
-        """Return when the write is due; None: now."""
+        """Return when the backoff of the write ends; None: it may be sent now."""
         until = self._failed_writes.held_until(self._lane, write)
         return until if until is not None and self._clock.now() < until else None
 
     def failed(self, write: WriteId, error: ApiError) -> datetime:
-        """Remember the failure; returns when the write is due again."""
+        """Record the failure; return when to retry the write."""
         return self._failed_writes.record(self._lane, write, error, self._clock.now())
 
     def succeeded(self, write: WriteId) -> None:
@@ -248,7 +249,7 @@ class _Past:
 
 
 class _Run:
-    """One plan being carried out."""
+    """One execution of a plan."""
 
     def __init__(
         self,
@@ -288,7 +289,7 @@ class _Run:
         self._outcome.finished.append(chain.key)
 
     async def _run_together(self, chain: Chain, actions: Stage) -> bool:
-        """False: at least one action did not come through, so what builds on it must wait."""
+        """Execute the actions in parallel. Return False if one failed: the next stage must wait."""
         if len(actions) == 1:
             return await self._attempt(chain, actions[0])
         async with asyncio.TaskGroup() as tasks:
@@ -305,7 +306,7 @@ class _Run:
         try:
             await self._perform(chain, action)
         except _ChainEndedError:
-            # Rejected creates are remembered elsewhere.
+            # Rejected creates are recorded in `rejected_creates.py`.
             self._past.succeeded(write_id)
             return False
         except ApiError as error:
@@ -348,7 +349,7 @@ class _Run:
         self._outcome.created.append((chain.part, action.failure_key))
 
     async def _recognise(self, chain: Chain, action: Create) -> None:
-        """Handle a name that is taken: by this operator, when an answer was lost; or by a foreign object."""
+        """Handle a name that exists: created by this operator (the response was lost), or a foreign object."""
         found = await self._client.get(action.resource, action.namespace, action.name)
         if found.metadata.controller != action.owner:
             self._refuse(chain, action, Reason.NAME_TAKEN, _whose(action, found.metadata), 409)
@@ -360,9 +361,9 @@ class _Run:
         store = self._caches.store(action.resource)
         store.observe(found)
         if store.get(found.metadata.uid) is None:
-            # It exists and our watch does not tell: only time can help.
+            # The object exists but the watch has not shown it: retry later.
             raise ApiError(409, "AlreadyExists", f"{action.resource.kind} {action.name} exists and is not seen yet")
-        # It may say something else than what we would have made: what builds on it waits for a plan that has seen it.
+        # It may differ from the body of this create: the rest of the chain waits for a plan that is based on it.
         self._outcome.created.append((chain.part, action.failure_key))
         self._outcome.is_cut_short = True
         raise _ChainEndedError
@@ -393,7 +394,7 @@ class _Run:
             if not (error.is_conflict or error.is_not_found):
                 raise
             await self._read_again(action.resource, action.namespace, action.name, action.uid)
-            # What was read may be what we knew: only the error makes sure that the set is visited again.
+            # The object may be unchanged in the cache: only the error requeues the set.
             raise
         self._caches.store(action.resource).observe(patched)
 
@@ -412,9 +413,9 @@ class _Run:
             store.observe(left)
 
     async def _delete_many(self, action: DeleteMany) -> None:
-        """Delete in one request if all that the labels find is of these owners, else one by one what is theirs.
+        """Delete the selected objects: in one request if these owners control all of them, else one by one.
 
-        The request is about exactly the state that was listed: what got our labels since then is not hit.
+        The request deletes exactly what was listed: objects that got the labels later are not deleted.
         """
         listing = await self._client.list_metadata(
             action.resource,
@@ -438,12 +439,12 @@ class _Run:
         if action.field_selector and not hit.issuperset(action.uids):
             await self._read_unmatched(action, hit)
         else:
-            # An object that the labels do not find any more is gone.
+            # An object that the selector does not match any more is gone.
             hit.update(action.uids)
         self._caches.store(action.resource).mark_leaving(sorted(hit), self._clock.now())
 
     async def _read_unmatched(self, action: DeleteMany, hit: Set[Uid]) -> None:
-        """Read objects that the field selector did not match any more: they stay, for example pods that ended."""
+        """Read objects that the field selector does not match any more: they stay, for example finished pods."""
         listing = await self._client.list(action.resource, namespace=action.namespace, label_selector=action.selector)
         store, found = self._caches.store(action.resource), {one.metadata.uid: one for one in listing.items}
         for uid in (one for one in action.uids if one not in hit):
@@ -454,7 +455,7 @@ class _Run:
 
     async def _delete_each(self, resource: Resource[Any], found: Sequence[ObjectMeta]) -> None:
         for start in range(0, len(found), self._at_once):
-            # At least one chunk, so that every attempt is progress; the next plan deletes the rest.
+            # At least one chunk, so that every attempt makes progress; the next plan deletes the rest.
             if start and self._is_spent():
                 raise _ChainEndedError
             chunk = found[start : start + self._at_once]
@@ -473,7 +474,7 @@ class _Run:
         return None
 
     async def _read_again(self, resource: Resource[Any], namespace: str, name: str, uid: Uid) -> None:
-        """What we decided on is not what is there: take a fresh look, so that the next plan rests on it."""
+        """Read an object whose precondition failed, so that the next plan uses its current state."""
         store = self._caches.store(resource)
         try:
             found = await self._client.get(resource, namespace, name)
@@ -488,7 +489,7 @@ class _Run:
 
 
 def _whose(action: Create, found: ObjectMeta) -> str:
-    """Say why a name is taken, and what to do about it."""
+    """Explain why the name exists already, and what to do about it."""
     kind, name = action.resource.kind, action.name
     owner = action.body["metadata"]["ownerReferences"][0]
     if any((other.kind, other.name) == (owner["kind"], owner["name"]) for other in found.owner_references):
@@ -499,7 +500,7 @@ def _whose(action: Create, found: ObjectMeta) -> str:
 
 
 def _lost_labels(action: Create, found: ObjectMeta) -> dict[str, str]:
-    """Labels that an older version did not write, or that somebody changed, and by which we find the object."""
+    """Return the selector labels that the object lacks: an older version did not write them, or a user changed them."""
     ours: dict[str, str] = action.body["metadata"].get("labels", {})
     return {key: ours[key] for key in labels.FOUND_BY if key in ours and found.labels.get(key) != ours[key]}
 

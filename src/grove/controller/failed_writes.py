@@ -1,7 +1,7 @@
-"""Writes that fail, by key, until they succeed or are not wanted any more; and when each may be tried again.
+"""Failed writes by key, and when to retry each. An entry is kept until the write succeeds or is no longer planned.
 
-Kept in memory only: after a restart a write is tried and fails again. What is reported, and when, is decided by
-`planner/status/write_failures.py`. Creates that the server rejects are remembered by `rejected_creates.py` instead.
+Kept in memory only: after a restart a write is retried and fails again. `planner/status/write_failures.py` decides what
+is reported, and when. `rejected_creates.py` has the creates that the API server rejects.
 """
 
 from collections import Counter
@@ -14,14 +14,14 @@ from grove.api.types.meta import Uid
 from grove.kube.api_errors import ApiError
 from grove.planner.status.write_failures import LASTING, FailedWrite, WriteId, reason_of
 
-# Another answer is reported when it came so often in a row: answers that alternate must not become a stream of writes.
+# A new error code is reported after this many responses in a row: alternating codes must not cause a status write each.
 HEARD_OFTEN = 3
-# A write whose object had just changed may follow at once; one that meets this again and again may not.
+# So many conflicts in a row are retried without backoff.
 FREE_CONFLICTS = 3
 
 
 class _Entry(msgspec.Struct):
-    """One failed write, in the words that are reported; `other` is another code that was heard since, and how often."""
+    """One failed write as it is reported; `other` is a different code received since then, and how often."""
 
     failed: FailedWrite
     held_until: datetime
@@ -31,13 +31,13 @@ class _Entry(msgspec.Struct):
 
 
 class FailedWrites:
-    """By key: the uid of a set or a topology binding. `first` and `longest` are the back-off in seconds."""
+    """Failed writes by key: the uid of a set or topology binding. `first` and `longest` are the backoff in seconds."""
 
     def __init__(self, *, first: float, longest: float) -> None:
         self._first = first
         self._longest = longest
         self._keys: dict[Uid, dict[WriteId, _Entry]] = {}
-        # Keys all of whose writes were tried since this process began to lead.
+        # Keys all of whose writes were attempted since this process became the leader.
         self._tried: set[Uid] = set()
 
     def of(self, key: Uid) -> tuple[FailedWrite, ...]:
@@ -57,16 +57,16 @@ class FailedWrites:
         return Counter(str(reason_of(one.code, one.message)) for one in self.all())
 
     def held_until(self, key: Uid, write: WriteId) -> datetime | None:
-        """Return until when the write must not be tried again."""
+        """Return when the backoff of the write ends."""
         entry = self._keys.get(key, {}).get(write)
         return None if entry is None else entry.held_until
 
     def is_tried(self, key: Uid) -> bool:
-        """Answer whether the failures are complete: before that, none may be known only because none was tried."""
+        """Return whether all writes of the key were attempted once. Before that, the failures are incomplete."""
         return key in self._tried
 
     def record(self, key: Uid, write: WriteId, error: ApiError, now: datetime) -> datetime:
-        """Remember a failure; returns when to try again."""
+        """Record a failure; return when to retry."""
         entries = self._keys.setdefault(key, {})
         old = entries.get(write)
         count = old.failed.count + 1 if old else 1
@@ -96,7 +96,7 @@ class FailedWrites:
                 del self._keys[key]
 
     def keep_only(self, key: Uid, wanted: Iterable[WriteId]) -> bool:
-        """Forget what is not wanted any more, given all that the newest plan would write; returns whether any was."""
+        """Forget writes that the newest plan does not contain; return whether there were any."""
         ids = self.ids_of(key)
         dropped = ids.difference(wanted) if ids else ids
         for write in dropped:
@@ -104,13 +104,13 @@ class FailedWrites:
         return bool(dropped)
 
     def mark_tried(self, key: Uid) -> bool:
-        """Note that everything of the key was tried; returns whether that is news."""
+        """Record that all writes of the key were attempted; return whether this is the first time."""
         is_first = key not in self._tried
         self._tried.add(key)
         return is_first
 
     def take_news(self, key: Uid, now: datetime) -> tuple[FailedWrite, ...]:
-        """Return those that turned into lasting failures, or changed their code, since this was asked last."""
+        """Return failures that became lasting, or changed their code, since the last call."""
         news: list[FailedWrite] = []
         for entry in self._keys.get(key, {}).values():
             if entry.failed.is_lasting(now) and entry.reported_code != entry.failed.code:
@@ -123,7 +123,7 @@ class FailedWrites:
         self._tried.discard(key)
 
     def _retry_at(self, count: int, first_at: datetime, now: datetime, asked_seconds: float) -> datetime:
-        """Return when to try again: later and later, and once more right before the failure is reported."""
+        """Return when to retry: exponential backoff, with one more retry right before the failure is reported."""
         pause = min(self._first * (1 << min(count - 1, 16)), self._longest)
         reported_at = first_at + LASTING
         retry_at = now + timedelta(seconds=pause)
@@ -133,7 +133,10 @@ class FailedWrites:
 
 
 def _keep_words(entry: _Entry, old: _Entry, code: int) -> None:
-    """Words of one code differ in ports, times and names: the first ones stay, until another code is here to stay."""
+    """Keep the message that was reported first, until another code is received several times in a row.
+
+    Messages of one code differ in ports, times and names.
+    """
     entry.reported_code = old.reported_code
     heard = old.other[1] + 1 if old.other[0] == code else 1
     if code == old.failed.code:

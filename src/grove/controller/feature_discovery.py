@@ -1,7 +1,7 @@
-"""What the API server offers to gangs of `default-scheduler`: found out by asking, never by its version.
+"""Discovery of the API server's features for gangs of `default-scheduler`, by requests and not by its version.
 
-Discovery alone does not tell: a field whose feature is off is dropped without a word, so each is tried in a dry run.
-That proves the API server only; whether kube-scheduler plays along shows when the first gang is placed.
+Discovery documents are not enough: the API server drops fields of disabled features silently, so each field is tried in
+a dry run. This checks the API server only; whether kube-scheduler supports gangs shows when the first gang is placed.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ _WORKLOAD = {"workloadName": _NAME, "templateName": "probe"}
 
 
 async def find_features(client: Client) -> NativeFeatures:
-    """Raises `ApiError` when the server does not answer."""
+    """Return the features of the API server. Raises `ApiError` when it does not answer."""
     if await client.read(GANG_SCHEDULER_PATH) is not None:
         return NativeFeatures(reads_gangs=True)
     if not await _is_served(client, NATIVE_PODGROUPS):
@@ -38,7 +38,7 @@ async def find_features(client: Client) -> NativeFeatures:
 
 
 async def seen_features(client: Client) -> NativeFeatures:
-    """The same for somebody who only looks: without a dry run, fields that are served count as kept."""
+    """Return the features without a dry run, for read-only users: fields that are served count as supported."""
     if await client.read(GANG_SCHEDULER_PATH) is not None:
         return NativeFeatures(reads_gangs=True)
     if not await _is_served(client, NATIVE_PODGROUPS):
@@ -58,7 +58,7 @@ async def _is_served(client: Client, resource: Resource[Any]) -> bool:
 
 
 async def _keeps_group(client: Client) -> bool:
-    # As strict as any namespace may ask for: what is tried is the one field.
+    # The pod meets the strictest Pod Security level and quotas: only the one field is tested.
     container = {
         "name": "probe",
         "image": "probe",
@@ -89,7 +89,7 @@ async def _kept_of_group(client: Client) -> JsonObject:
 
 
 async def _tried(client: Client, resource: Resource[Any], spec: JsonObject) -> JsonObject:
-    """The spec that would be stored; nothing if the server refuses it."""
+    """Return the spec that would be stored; empty if the API server rejects it."""
     body = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,

@@ -1,4 +1,4 @@
-"""The caches the controller reads: one list + watch per kind, limited to what is ours where a label allows it."""
+"""Informers of the controller: one reflector and store per kind, limited to objects of Grove where possible."""
 
 from collections.abc import Callable
 from functools import partial
@@ -47,7 +47,7 @@ _OURS = labels.selector({labels.MANAGED_BY: labels.MANAGED_BY_VALUE})
 
 
 class Caches:
-    """One store per kind; `store(resource)` finds it for whoever writes."""
+    """One store per kind."""
 
     def __init__(self, monotonic: Callable[[], float] = lambda: 0.0) -> None:
         self.sets: Store[PodCliqueSet] = Store(monotonic)
@@ -60,7 +60,7 @@ class Caches:
         self.nodes: Store[Node] = Store(monotonic)
         self.bindings: Store[ClusterTopologyBinding] = Store(monotonic)
         self.topologies: Store[SchedulerObject] = Store(monotonic)
-        # What schedulers keep of their own, by the full name of the kind.
+        # Scheduler objects, by the full name of the kind.
         self.mirrors: dict[str, Store[SchedulerObject]] = {kind.full_name: Store(monotonic) for kind in MIRRORS}
         self.queues: dict[str, Store[SchedulerObject]] = {kind.full_name: Store(monotonic) for kind in QUEUES}
         self._by_name: dict[str, Store[Any]] = {
@@ -127,7 +127,7 @@ class Caches:
         changed: Callable[[], None],
         on_new_history: Callable[[], None],
     ) -> Reflector[Any]:
-        """Of a kind that may not be served, or not yet."""
+        """Return a reflector of a kind that may not be served (yet)."""
         return Reflector(
             client,
             resource,

@@ -1,4 +1,4 @@
-"""Assembles the loop and runs it: caches, queue, workers, events. Everything is given; nothing is global."""
+"""Builds and runs the controller: informers, work queue, workers and event recorder. There is no global state."""
 
 import asyncio
 from collections import Counter
@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 
 class Controller:
-    """The operator: `run` until cancelled, or until the server turns out to have lost what was known of it."""
+    """The operator. `run` ends when it is cancelled, or when the API server was restored from a backup."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Controller:
             ),
         )
         self.recorder = EventRecorder(client, clock)
-        # Set when the connection was lost: whoever answers next may be another server.
+        # Set when the connection was lost: the next response may come from another server.
         self._reconnected = asyncio.Event()
         self._history = ServerHistory()
         self._reflectors = self.caches.reflectors(
@@ -120,37 +120,37 @@ class Controller:
 
     @property
     def is_synced(self) -> bool:
-        """Every kind was listed once, so that sets are planned for."""
+        """Return whether every kind was listed once; sets are reconciled only then."""
         return not self.unlisted()
 
     def unlisted(self) -> list[str]:
-        """Resources that were never listed so far."""
+        """Return the resources that were not listed yet."""
         return [
             *(plural for plural, reflector in self._reflectors.items() if not reflector.listed.is_set()),
             *(name for name, reflector in self._optional.items() if not reflector.answered.is_set()),
         ]
 
     def watch_restarts(self) -> dict[str, int]:
-        """By resource."""
+        """Return the restarts by resource."""
         return {plural: reflector.restarts for plural, reflector in self._reflectors.items()}
 
     def stale_seconds(self) -> dict[str, float]:
-        """By resource: for how long its cache may have missed something."""
+        """Return, by resource, for how long its cache may be stale."""
         every = {**self._reflectors, **self._optional}
         return {plural: reflector.stale_seconds for plural, reflector in every.items()}
 
     def unreadable(self) -> dict[str, tuple[ObjectMeta, ...]]:
-        """By resource: objects that the operator does not understand, so that it does nothing for them."""
+        """Return, by resource, the objects that the operator cannot decode and therefore ignores."""
         every = {**self._reflectors, **self._optional}
         return {plural: tuple(reflector.unreadable.values()) for plural, reflector in every.items()}
 
     def lasting_failures(self) -> tuple[FailedWrite, ...]:
-        """Writes that have failed for a minute, the oldest first."""
+        """Return writes that have failed for a minute, the oldest first."""
         now = self._clock.now()
         return tuple(one for one in self.failed_writes.all() if one.is_lasting(now))
 
     def failing_by_reason(self) -> Counter[str]:
-        """How many writes fail now: those of `failed_writes`, and creates that the server rejects."""
+        """Count the writes that fail now: those of `failed_writes`, and rejected creates."""
         return self.failed_writes.count_by_reason() + self.failures.count_by_code()
 
     async def run(self) -> None:
@@ -172,7 +172,7 @@ class Controller:
             for kind in topology_kinds(self._settings).values():
                 self._follow(tasks, kind)
             await self._find_offers(tasks)
-            # What is not seen yet is not missing: nothing is planned before every kind was listed once.
+            # Wait for all caches: an object that was not listed yet is not missing.
             for reflector in self._reflectors.values():
                 await reflector.listed.wait()
             for optional in self._optional.values():
@@ -184,7 +184,7 @@ class Controller:
             tasks.create_task(self._find_offers_again(tasks))
 
     async def _find_offers(self, tasks: asyncio.TaskGroup) -> None:
-        """Ask the server what it offers, and follow the kinds that the backends need."""
+        """Discover the features of the API server, and watch the kinds that the backends need."""
         features = await self._features()
         self._backends = Backends(enabled=self._backends.enabled, default=self._backends.default, features=features)
         for backend in self._backends.all():
@@ -207,7 +207,7 @@ class Controller:
                 return features
 
     def _note_offers(self, trouble: ApiError | None) -> None:
-        """Log once per change: it is tried every few seconds."""
+        """Log each change once: discovery is retried every few seconds."""
         before, self.offers_trouble = self.offers_trouble, trouble
         if trouble is not None and self._is_logging and (before is None or before.code != trouble.code):
             log.error(
@@ -216,7 +216,7 @@ class Controller:
             )  # fmt: skip
 
     async def _find_offers_again(self, tasks: asyncio.TaskGroup) -> None:
-        """A server that comes back may be another one, with other features."""
+        """Discover features again after a reconnect: the API server may be another one."""
         while True:
             await self._reconnected.wait()
             self._reconnected.clear()
@@ -248,7 +248,7 @@ class Controller:
 async def run_through_restores(
     make: Callable[[], Controller], on_new_history: Callable[[], None] = lambda: None
 ) -> None:
-    """Run a controller, and another one with empty memory whenever the server was restored. Until cancelled."""
+    """Run a controller; start a new one with empty memory whenever the API server was restored."""
     while True:
         try:
             await make().run()

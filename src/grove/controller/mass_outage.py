@@ -1,9 +1,8 @@
-"""Are so many nodes out that the network is a likelier culprit than every gang on them?
+"""Detection of mass outages: so many nodes are not ready that the network is the likely cause.
 
-While that is so nothing is torn down: a blip must not end every gang of a cluster. A node that has just come back still
-counts as out: its pods need a moment to report, and the next node may be about to follow. Nodes that died stay as
-objects, so a hold ends after a while whatever the nodes do. What is held is decided by the planner; here the nodes are
-counted.
+During a mass outage no gang is terminated: a short network failure must not delete every gang of a cluster. A node that
+has just become ready still counts as out: its pods need a moment to report, and the next node may fail. Dead nodes stay
+as objects, so a hold ends after a while in any case. This module counts nodes; the planner decides what is held.
 """
 
 from collections.abc import Callable
@@ -27,10 +26,10 @@ class Outage:
         self._nodes = nodes
         self._settings = settings
         self._changed = changed
-        # When each ready node counts as back, and since when each other is out.
+        # When each ready node counts as recovered, and since when each other is out.
         self._back_at: dict[Uid, datetime] = {}
         self._out_since: dict[Uid, datetime] = {}
-        # When the share of nodes that are out was passed.
+        # When the share of nodes that are out exceeded the threshold.
         self._began_at = LONG_AGO
         self.until: datetime | None = None
         """Until when teardowns are held; None, or an instant that is past: they are not."""
@@ -39,7 +38,7 @@ class Outage:
         nodes.subscribe(self._node_changed)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        # Heartbeats come every few minutes from every node, and say nothing new.
+        # Ignore heartbeats, which every node sends every few minutes.
         if old is not None and new is not None and _standing_of(old) == _standing_of(new):
             return
         if old is not None:
@@ -52,7 +51,7 @@ class Outage:
         if not self._settings.is_enabled:
             return
         before = (self.until, self.outage_until)
-        # Nodes are listed one by one: a share that only some of them make is no memory to keep.
+        # During the first list, the share is computed from some of the nodes only: do not keep its start time.
         self._judge(is_known=old is not None)
         if before != (self.until, self.outage_until):
             self._changed()
@@ -66,7 +65,7 @@ class Outage:
                 self._began_at = passed_at
             self.outage_until = UNTIL_TOLD
         else:
-            # One after the other is back for good, until those that are left are few.
+            # The outage ends when enough nodes have recovered.
             number = len(self._nodes) - few
             self.outage_until = sorted(self._back_at.values())[number - 1] if number else None
         self.until = self.outage_until
@@ -74,7 +73,7 @@ class Outage:
             self.until = min(self.outage_until, self._began_at + self._settings.max_hold)
 
     def _count_few(self) -> int:
-        """How many nodes may be out before most are."""
+        """Return how many nodes may be out without a mass outage."""
         share = len(self._nodes) * self._settings.threshold // 100
         return min(len(self._nodes), max(share, FEWEST - 1))
 
@@ -84,7 +83,7 @@ def _standing_of(node: Node) -> tuple[datetime | None, datetime | None]:
 
 
 def _back_at(node: Node, *, was_out: bool) -> datetime:
-    """A node that turned ready when it was made was not out, unless we saw it."""
+    """Return when a ready node counts as recovered. A new node was not out, unless it was observed so."""
     since, born = node.ready_since, node.metadata.creation_timestamp
     is_new = born is not None and since is not None and since - born <= SETTLING
     if since is None or (is_new and not was_out):

@@ -1,4 +1,4 @@
-"""One visit: observe, plan, execute, set the next wake-up. One broken set stops only itself."""
+"""The reconciler of sets: take a snapshot, plan, execute, requeue. A failing set does not affect the others."""
 
 from datetime import datetime, timedelta
 
@@ -23,13 +23,13 @@ from grove.planner.plan import plan
 from grove.planner.plan_cache import Memo
 from grove.planner.status.write_failures import wanted_ids
 
-# Then the rest waits for the next visit: no set may keep the loop to itself.
+# The rest waits for the next reconcile: no set may occupy a worker for long.
 FACTS_IN_A_ROW = 4
 SET_STATUS = f"{PODCLIQUESETS.plural}/status"
 
 
 class Loop:
-    """Visits sets one after the other; what it remembers of a set between visits saves time and nothing else."""
+    """Reconciles sets. What it keeps of a set between reconciles is only a cache."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Loop:
 
     @property
     def remembered_count(self) -> int:
-        """Sets of which something is kept between visits: none of those that are gone."""
+        """Return the number of sets with state between reconciles; deleted sets have none."""
         return len(self._memos.keys() | self._aftermath.troubled)
 
     async def work(self) -> None:
@@ -84,7 +84,7 @@ class Loop:
         try:
             await self._visit_or_report(key)
         except Exception:
-            # One set must not stop the others: said loudly, counted, tried again later.
+            # One set must not stop the others: log, count, retry later.
             self.bug_count += 1
             self._meter.failed()
             self._aftermath.failed(key)
@@ -105,26 +105,26 @@ class Loop:
             self._forget(key)
             return
         known: list[ExecutionResult] = []
-        # A fact is written before the act that rests on it, or that destroys its evidence; one may lead to the next.
+        # A fact is written before an action that depends on it or destroys its evidence; one may lead to the next.
         while facts := facts_first(decided):
             known.append(await self._executor.write_statuses(facts, flow=key))
-            # What was written has new versions now, and the actions name the versions that they rest on.
+            # The writes changed resource versions, and the actions name the versions that they depend on.
             decided = await self._decide_on_fresh_facts(key, taken) or decided
             if known[-1].untold or len(known) == FACTS_IN_A_ROW:
                 facts = facts_first(decided)
                 break
-        # What could not be written down must not lose its evidence: that part waits.
+        # A fact that could not be written must not lose its evidence: the actions of its replica wait.
         untold = {status.part for status in facts} | {part for told in known for part in told.untold}
         chains = [chain for chain in decided.chains if chain.part not in untold]
         outcome = await self._executor.carry_out(chains, flow=key)
         self._remember_failures(key, outcome, self._clock.now())
-        # What only tells about the work comes after it, and tells what came of it.
+        # Status-only writes go last, so that they reflect the result.
         seen = self._decide_after(key, outcome, decided)
         failed = self._failed_writes.ids_of(key)
         now = self._clock.now()
         statuses = self._pacer.choose(key, seen.statuses, now)
         if is_unsure := not taken.issuperset(seen.looks):
-            # Something fell due meanwhile: its fact may rest on a look that the next visit takes first.
+            # A deadline passed meanwhile: its fact may need a live read, which the next reconcile does first.
             statuses = [status for status in statuses if status.urgency is not StatusPriority.FACT]
         told = await self._executor.write_statuses(statuses, flow=key)
         self._pacer.written(key, told.told)
@@ -132,7 +132,7 @@ class Loop:
         self._aftermath.settle(key, requeue_at, (*known, outcome, told))
         is_first = not (untold or outcome.is_cut_short) and self._failed_writes.mark_tried(key)
         if not failed <= self._failed_writes.ids_of(key) or (is_first and self._says_that_it_failed(key)):
-            # Something that the set's status says is over.
+            # The status reports a failure that is over.
             self._queue.add(key)
         self._report_lasting(key)
 
@@ -143,7 +143,7 @@ class Loop:
         return seen
 
     async def _report_failures(self, key: Uid) -> None:
-        """After a visit that ended early: only what the set itself says about what fails."""
+        """Write only the status of the set itself, after a reconcile that ended early."""
         decided = self._decide(key) or Plan()
         own = [status for status in decided.statuses if status.uid == key and status.urgency is not StatusPriority.FACT]
         if self._failed_writes.of(key):
@@ -154,7 +154,7 @@ class Loop:
         failed = self._failed_writes.of(key)
         snapshot = self._observer.snapshot(key) if failed else None
         if snapshot is not None:
-            # While the set itself cannot be read, nothing of it is written, nor is its status.
+            # While the set cannot be read, its status is not written either.
             is_in_status = all(one.write.resource != SET_STATUS and one.write.verb != "get" for one in failed)
             self._aftermath.report_lasting(key, snapshot.context.subject, is_in_status=is_in_status)
 
@@ -164,7 +164,7 @@ class Loop:
         return find_condition(conditions, ConditionType.RECONCILE_FAILED) is not None
 
     async def _decide_on_fresh_facts(self, key: Uid, taken: set[LiveRead]) -> Plan | None:
-        """A plan whose every look was taken; meanwhile something else may have changed that needs a look of its own."""
+        """Plan until all live reads of the plan are done; each read may change the plan and require further reads."""
         while True:
             decided = self._decide(key)
             missing = [look for look in decided.looks if look not in taken] if decided else []
@@ -203,12 +203,12 @@ class Loop:
         self._executor.forget(key)
         self._aftermath.forget(key)
         self._pacer.forget(key)
-        # A visit that was under way when the set vanished may have added to it.
+        # A reconcile that ran while the set was deleted may have added rejections.
         self._failures.forget_set(key)
 
 
 def facts_first(decided: Plan) -> list[StatusWrite]:
-    """Facts that an act of this plan may rest on, or whose evidence it may destroy; others can be told after it."""
+    """Return the facts to write before the actions: those that an action depends on, or whose evidence it destroys."""
     facts = [status for status in decided.statuses if status.urgency is StatusPriority.FACT]
     acting = {chain.part for chain in decided.chains}
     if WHOLE_SET in acting:

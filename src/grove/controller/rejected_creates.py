@@ -1,6 +1,6 @@
-"""Refusals the server gave us, per set replica, until the refused action succeeds or nobody wants it any more.
+"""Rejected creates per set replica, until the create succeeds or is no longer planned.
 
-Kept in memory only: after a restart the action is simply tried and refused again.
+Kept in memory only: after a restart the create is tried and rejected again.
 """
 
 from collections import Counter
@@ -12,13 +12,13 @@ from grove.planner.pods.create_backoff import is_about_pods
 
 
 class RejectedCreates:
-    """Failures by set and replica. A tuple is replaced, never changed, so that views can compare by identity."""
+    """Rejections by set and replica. A tuple is replaced, never changed, so that views can compare by identity."""
 
     def __init__(self) -> None:
         self._sets: dict[Uid, dict[int, tuple[CreateRejection, ...]]] = {}
 
     def count_by_code(self) -> Counter[str]:
-        """Return how many objects are rejected now, by the planner's word for it."""
+        """Count the objects that are rejected now, by reason."""
         every = (failure for parts in self._sets.values() for failures in parts.values() for failure in failures)
         return Counter(str(failure.code) for failure in every)
 
@@ -40,7 +40,7 @@ class RejectedCreates:
         target: str = "",
         status_code: int = 0,
     ) -> None:
-        """Counted once per attempt: several refusals at one instant are one."""
+        """Record a rejection. Several rejections at one time count as one attempt."""
         failures = {failure.key: failure for failure in self.of(set_uid, replica_index)}
         old = failures.get(key)
         if old is not None and old.last_at == now:
@@ -58,7 +58,7 @@ class RejectedCreates:
         self._put(set_uid, replica_index, failures)
 
     def clear(self, set_uid: Uid, replica_index: int, keys: list[str]) -> bool:
-        """Forget failures whose action is done; True if there were any."""
+        """Forget rejections of creates that succeeded; return whether there were any."""
         failures = {failure.key: failure for failure in self.of(set_uid, replica_index)}
         kept = {key: failure for key, failure in failures.items() if key not in keys}
         if len(kept) == len(failures):

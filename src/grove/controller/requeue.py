@@ -1,4 +1,4 @@
-"""After a visit: what is recorded, and when its key is visited again. The same for every kind of key."""
+"""The end of a reconcile: record events and errors, and requeue the key. Used for sets and topology bindings."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ from grove.planner.status.write_failures import FailedWrite, describe_failed, la
 
 
 class Requeuer:
-    """Remembers how often in a row a key met trouble that was not its own fault."""
+    """Requeues keys; counts the consecutive failures of each key for the backoff."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Requeuer:
         errors = [error for outcome in outcomes for error in outcome.errors]
         if errors:
             self._journal.troubled(key, errors, self._trouble.get(key, 0))
-            # What is due earlier stays due earlier: one broken part must not hold up the others.
+            # An earlier deadline stays: one failing replica must not delay the others.
             requeue_at = earliest(requeue_at, self._retry_at(key, max(e.retry_after or 0.0 for e in errors) or None))
         else:
             if not any(outcome.held_count for outcome in outcomes):
@@ -59,7 +59,7 @@ class Requeuer:
         self._queue.requeue_at(key, earliest(requeue_at, *(outcome.retry_at for outcome in outcomes)))
 
     def report_lasting(self, key: Uid, subject: EventSubject, *, is_in_status: bool) -> None:
-        """Log writes that have failed for a minute; as events too, where no status can say it."""
+        """Log writes that have failed for a minute; record events too, where the status cannot report them."""
         news = self._failed_writes.take_news(key, self._clock.now())
         if not news:
             return
@@ -68,13 +68,13 @@ class Requeuer:
             self._recorder.record([_event(subject, news)])
 
     def refused(self, key: Uid, error: ApiError) -> None:
-        """The visit ended early, because the server said no or nothing."""
+        """Requeue a key whose reconcile ended with an API error."""
         self._journal.troubled(key, [error], self._trouble.get(key, 0))
         lasting = lasting_at(self._failed_writes.of(key), self._clock.now())
         self._queue.requeue_at(key, earliest(lasting, self._retry_at(key, error.retry_after)))
 
     def failed(self, key: Uid) -> None:
-        """The visit ended by a bug: said loudly, tried again later."""
+        """Requeue a key whose reconcile ended with an unexpected exception."""
         self._journal.failed(key)
         self._queue.requeue_at(key, self._retry_at(key, None))
 
@@ -83,7 +83,7 @@ class Requeuer:
         self._queue.requeue_at(key, None)
 
     def _retry_at(self, key: Uid, retry_after: float | None) -> datetime:
-        """Later and later while it lasts."""
+        """Return the next retry time, with exponential backoff."""
         attempts = self._trouble.get(key, 0)
         self._trouble[key] = attempts + 1
         first, longest = self._settings.first_backoff_seconds, self._settings.longest_backoff_seconds

@@ -1,8 +1,8 @@
-"""Is this still the server that we know? Its data may be restored from a backup, and then nothing known of it holds.
+"""Detection of an API server that was restored from a backup: everything cached before is then invalid.
 
-Lists show a new history for certain (`kube/store.py`). But a server that is restored goes away first, and every watch
-with it: when the last one was cut, nothing is sure until the lists are here again. A set that is visited meanwhile is
-read first, so that nothing is made or deleted for a set that is gone.
+Lists show a new history reliably (`kube/store.py`). But a server that is restored stops first, and every watch breaks.
+When the last watch broke, no cached state is confirmed until the lists have succeeded. A set that is reconciled
+meanwhile is read first, so that nothing is created or deleted for a set that does not exist.
 """
 
 import asyncio
@@ -15,29 +15,29 @@ from grove.kube.client import Client
 
 
 class NewHistoryError(Exception):
-    """The server lost what was known of it. Its caller starts another controller, with empty memory."""
+    """The API server was restored from a backup. The caller starts a new controller with empty memory."""
 
 
 class ServerHistory:
-    """Remembers which keys are sure: of sets, those that were read since no watch was open."""
+    """Tracks which keys are confirmed: sets that were read since the last watch broke."""
 
     def __init__(self) -> None:
         self._ended = asyncio.Event()
         self._open: set[str] = set()
-        # How often the last watch was cut.
+        # How often the last open watch broke.
         self._cut_count = 0
         self._sure: dict[Uid, int] = {}
 
     @property
     def is_over(self) -> bool:
-        """A new history began: nothing may be written any more."""
+        """Return whether a new history began: nothing may be written any more."""
         return self._ended.is_set()
 
     def end(self) -> None:
         self._ended.set()
 
     def note_watch(self, resource: str, is_open: bool) -> None:
-        """A watch was opened, or cut. After the last one, another server may answer next."""
+        """Record that a watch was opened or broke. After the last one, the server may be another one."""
         if is_open:
             self._open.add(resource)
         elif resource in self._open:
@@ -48,12 +48,12 @@ class ServerHistory:
         return not self.is_over and self._sure.get(key, 0) == self._cut_count
 
     async def watch_over(self) -> None:
-        """Until a new history begins; then raises `NewHistoryError`."""
+        """Wait until a new history begins, then raise `NewHistoryError`."""
         await self._ended.wait()
         raise NewHistoryError("the API server shows an older state than before")
 
     async def resolve_uncertain_writes(self, key: Uid, client: Client, caches: Caches) -> None:
-        """Read the set of this key, unless it is sure. Raises `ApiError` if that fails."""
+        """Read the set of this key, unless it is confirmed. Raises `ApiError` if that fails."""
         if self.is_sure(key):
             return
         cut_count, held = self._cut_count, caches.sets.get(key)

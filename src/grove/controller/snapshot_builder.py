@@ -1,6 +1,6 @@
-"""From the caches to a snapshot, incrementally: a view is made anew only when one of its parts changed.
+"""Builds snapshots from the caches, incrementally: a view is rebuilt only when one of its objects changed.
 
-Also the routing: which object wakes which set. Nothing is decided here.
+It also maps each object to the set to enqueue. It decides nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,14 +41,14 @@ DEFAULT_MASS_OUTAGE = MassOutageOptions()
 
 
 class _SetState:
-    """What is remembered of one set between visits."""
+    """The cached state of one set between reconciles."""
 
     def __init__(self, context: SetContext) -> None:
         self.context = context
         # Ordered by index.
         self.views: dict[int, ReplicaView] = {}
         self.dirty: dict[int, None] = {}
-        # The number of replicas that the views were made for.
+        # The number of replicas that the views were built for.
         self.replicas = 0
 
     def put(self, index: int, view: ReplicaView) -> None:
@@ -60,7 +60,7 @@ class _SetState:
 
 
 class Observer:
-    """Keeps views until their parts change; `wake` is told the uid of each set that something happened to."""
+    """Caches views until their objects change; calls `enqueue` with the uid of each affected set."""
 
     def __init__(
         self,
@@ -78,15 +78,15 @@ class Observer:
         self._wake = wake
         self._sets: dict[Uid, _SetState] = {}
         self._cliques: dict[Uid, CliqueView] = {}
-        # The last name of each index whose pod vanished; earlier ones are behind it in the row of derived names.
+        # The name of the last deleted pod of each index; names of earlier ones precede it in the derived sequence.
         self._gone_names: dict[Uid, dict[int, str]] = {}
-        # Indices whose pods ended well and vanished before anybody wrote that down.
+        # Indices whose pods succeeded and were deleted before that was written to a status.
         self._done: dict[Uid, set[int]] = {}
-        # Children of a set by replica; members of groups are found through their group.
+        # Children of a set by replica; member cliques are found through their group.
         self._parts: dict[str, dict[OwnerKey, dict[int, dict[Uid, Any]]]] = {}
-        # Gangs that do not say which replica they belong to, by set.
+        # Gangs without a replica label, by set.
         self._strays: dict[OwnerKey, dict[Uid, PodGang]] = {}
-        # The stored revisions of a set, kept until one changes.
+        # The ControllerRevisions of a set, cached until one changes.
         self._revisions: dict[OwnerKey, tuple[ControllerRevision, ...]] = {}
         self._surroundings = surroundings
         # Replaced, never changed: plans may hold on to it.
@@ -112,12 +112,12 @@ class Observer:
 
     @property
     def remembered_count(self) -> int:
-        """Sets, cliques and parts of which something is kept: none of those that are gone."""
+        """Return the number of sets, cliques and replicas with cached state; deleted ones have none."""
         parts = sum(len(sets) for sets in self._parts.values())
         cliques = len(self._cliques) + len(self._gone_names) + len(self._done)
         return len(self._sets) + cliques + len(self._strays) + len(self._revisions) + parts
 
-    # What happened
+    # Changes of the caches
 
     def _set_changed(self, old: PodCliqueSet | None, new: PodCliqueSet | None) -> None:
         known = new or old
@@ -130,7 +130,7 @@ class Observer:
         self._wake(uid)
 
     def _group_changed(self, old: PodCliqueScalingGroup | None, new: PodCliqueScalingGroup | None) -> None:
-        # Its cliques may have been seen before it: only now is it known whose they are.
+        # Its cliques may have been cached before it: their set is known only now.
         if old is None and new is not None:
             for clique in self._caches.cliques.owned_by(GROUPS.owner_key(new.metadata)):
                 self._mark_clique(clique)
@@ -171,7 +171,7 @@ class Observer:
         if old is not None and before is not None and before != owner:
             clique = self._clique_of(before)
             if clique is not None:
-                # Gone, or taken away from its clique by a user; either way its name is used up.
+                # Deleted, or orphaned by a user; in both cases its name must not be used again.
                 uid = clique.metadata.uid
                 self._gone_names.setdefault(uid, {})[pod_index(old)] = old.metadata.name
                 if ended_well(old):
@@ -188,12 +188,12 @@ class Observer:
 
     def _mark_clique(self, clique: PodClique) -> None:
         group = _find_owner(self._caches.groups, GROUPS, clique.metadata.controller)
-        # A member is part of the replica that its group is part of, whatever its own label says.
+        # A member belongs to the replica of its group, whatever its own label is.
         top: HasMetadata = clique if group is None else group
         self._mark(top.metadata.controller, replica_index_of(top))
 
     def mark(self, set_uid: Uid, replica_index: int) -> None:
-        """Note that something changed that is not an object, such as a remembered failure."""
+        """Mark a replica as changed for a reason that is not an object, such as a rejected create."""
         state = self._sets.get(set_uid)
         if state is not None and replica_index >= 0:
             state.dirty[replica_index] = None
@@ -233,19 +233,19 @@ class Observer:
             self._node_labels = {name: labels for name, labels in named.items() if labels}
 
     def _binding_changed(self, old: ClusterTopologyBinding | None, new: ClusterTopologyBinding | None) -> None:
-        # What we write into its status concerns no set.
+        # Status changes of a binding affect no set.
         if old is None or new is None or old.spec != new.spec:
             self._put_surroundings(bindings={one.metadata.name: one for one in self._caches.bindings.values()})
 
     def _queue_changed(self, kind: str, old: SchedulerObject | None, new: SchedulerObject | None) -> None:
-        # Schedulers keep books on their queues all the time; sets care whether one is there and open.
+        # Schedulers update the status of queues all the time; sets depend only on existence and state.
         if old is None or new is None or old.status.get("state") != new.status.get("state"):
             queues = {**self._surroundings.surface.queues}
             queues[kind] = {one.metadata.name: one for one in self._caches.queues[kind].values()}
             self._put_surroundings(surface=msgspec.structs.replace(self._surroundings.surface, queues=queues))
 
     def put_offers(self, backends: Backends, missing: frozenset[str]) -> None:
-        """What the server offers, whenever that is found out anew."""
+        """Set the features of the API server after each discovery."""
         surface = msgspec.structs.replace(self._surroundings.surface, missing=missing)
         if (backends, missing) != (self._surroundings.backends, self._surroundings.surface.missing):
             self._put_surroundings(backends=backends, surface=surface)
@@ -258,15 +258,15 @@ class Observer:
         for pcs in self._caches.sets.values():
             self._wake(pcs.metadata.uid)
 
-    # What is seen
+    # Snapshots
 
     def snapshot(self, set_uid: Uid) -> Snapshot | None:
-        """The set as it is known now, or None if it does not exist."""
+        """Return the snapshot of the set, or None if it does not exist."""
         pcs = self._caches.sets.get(set_uid)
         if pcs is None:
             return None
         state, owner = self._state_of(pcs), PODCLIQUESETS.owner_key(pcs.metadata)
-        # Of a set that is not carried out only what exists is seen: its numbers may be beyond all measure.
+        # For an invalid set, only existing objects are viewed: its replicas may be arbitrarily large.
         wanted = 0 if state.context.errors else pcs.spec.replicas
         if state.replicas != wanted:
             least = min(state.replicas, wanted)
@@ -310,7 +310,7 @@ class Observer:
             known = state.context.backend.mirrors
             state.context = build_context(pcs, self._surroundings, state.context if is_same else None)
             if state.context.backend.mirrors != known:
-                # Views hold what a scheduler of another kind has of their gangs.
+                # Views contain the scheduler objects of their gangs.
                 state.dirty.update(dict.fromkeys(state.views))
         return state
 
@@ -368,7 +368,7 @@ class Observer:
         return view
 
     def _refused_ahead_count(self, pcs: PodCliqueSet) -> int:
-        """Older sets of this namespace that wait for refused pods; 0 unless this set is refused itself."""
+        """Count the older sets of this namespace with rejected pods; 0 unless pods of this set are rejected."""
         if not self._failures.has_refused_pods(pcs.metadata.uid):
             return 0
         mine = _age_of(pcs)
@@ -381,7 +381,7 @@ class Observer:
 
 
 def replica_index_of(obj: HasMetadata) -> int:
-    """The set replica an object belongs to, by its label; -1 without one."""
+    """Return the set replica of an object, by its label; -1 without one."""
     value = obj.metadata.labels.get(labels.SET_REPLICA_INDEX, "")
     return int(value) if value.isdecimal() else -1
 

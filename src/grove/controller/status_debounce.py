@@ -1,7 +1,7 @@
-"""Which statuses are written now and which wait for the next change: ten counts in a second become one write.
+"""Debouncing of status writes: several changes of counts within a second become one write.
 
-While a large set is built, thousands of counts change at once: then they wait longer, and so does good news, so that
-telling about the work does not hold up the work. The set's own status is one write, and waits a second at most.
+While a large set is created, thousands of counts change at once. Then counts and transitions wait longer, so that
+status writes do not delay the work. The status of the set itself is one write, and waits a second at most.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from grove.api.types.meta import Uid
 from grove.planner.actions import WHOLE_SET, StatusPriority, StatusWrite
 
-# Statuses of one set that only count, at most.
+# The most count-only status writes of one set.
 COUNTS_PER_SECOND = 50
-# Good news from a set most of which is still under way.
+# How long a transition waits while most of the set is still starting.
 NEWS_PATIENCE = timedelta(seconds=10)
 
 
 class StatusDebouncer:
-    """Remembers since when each status of a set has been out of date, until it is written."""
+    """Tracks since when each status of a set is out of date, until it is written."""
 
     def __init__(self, settle: timedelta) -> None:
         self._settle = settle
@@ -25,7 +25,7 @@ class StatusDebouncer:
         self._wake_at: dict[Uid, datetime] = {}
 
     def choose(self, key: Uid, statuses: Sequence[StatusWrite], now: datetime) -> list[StatusWrite]:
-        """The statuses to write now, those first that must not be cut off: facts, the set's own, news, counts."""
+        """Return the statuses to write now, the most important first: facts, the set itself, transitions, counts."""
         known = self._since.get(key, {})
         since = {status.uid: known.get(status.uid, now) for status in statuses}
         patience = self._patience(statuses)
@@ -46,7 +46,7 @@ class StatusDebouncer:
         return sorted(chosen, key=_turn)
 
     def written(self, key: Uid, uids: Iterable[Uid]) -> None:
-        """What changes from now on waits anew; a status whose write did not come through has waited already."""
+        """Reset the delay of written statuses; a status whose write failed has waited already."""
         since = self._since.get(key, {})
         for uid in uids:
             since.pop(uid, None)

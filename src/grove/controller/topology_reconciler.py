@@ -1,6 +1,6 @@
-"""The small loop beside the large one: one visit to a ClusterTopologyBinding, whenever it or a topology changed.
+"""The reconciler of ClusterTopologyBindings: it runs whenever a binding or a topology of a scheduler changed.
 
-Nothing polls. What is decided is in `binding_sync.py`; that sets follow a binding is `snapshot_builder.py`.
+It does not poll. `binding_sync.py` makes the decisions; `snapshot_builder.py` enqueues the sets of a changed binding.
 """
 
 from collections.abc import Callable
@@ -25,19 +25,19 @@ from grove.planner.actions import Plan, earliest, subject_of
 from grove.planner.status.write_failures import lasting_at, wanted_ids
 from grove.planner.topology.binding_sync import TOPOLOGY_KINDS, SchedulerTopologies, plan_binding
 
-# A binding has no replicas: all of it is one part.
+# A binding has no replicas.
 _WHOLE = -1
 
 
 def topology_kinds(settings: ControllerOptions) -> dict[str, Resource[SchedulerObject]]:
-    """By the name of the scheduler: those enabled that keep topologies of their own."""
+    """Return the topology kinds of the enabled schedulers, by scheduler name."""
     if not settings.is_topology_aware:
         return {}
     return {name: kind for name, kind in TOPOLOGY_KINDS.items() if name in settings.schedulers}
 
 
 class TopologyLoop:
-    """`run` until cancelled. `is_missing` answers whether the cluster does not serve a kind."""
+    """Reconciles topology bindings. `is_missing` returns whether the cluster does not serve a kind."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class TopologyLoop:
         caches.topologies.subscribe(self._topology_changed)
 
     def wake_all(self) -> None:
-        """What the cluster serves changed."""
+        """Enqueue all bindings. Call it when the served kinds changed."""
         for binding in self._caches.bindings.values():
             self.queue.add(binding.metadata.uid)
 
@@ -113,7 +113,7 @@ class TopologyLoop:
             return
         outcome = await self._executor.carry_out(decided.chains, flow=key)
         self._remember_failures(key, outcome)
-        # What is said of it comes after what was done about it.
+        # Status writes go last, so that they reflect the result.
         seen = (self._decide(key) if outcome.write_count else decided) or decided
         told = await self._executor.write_statuses(seen.statuses, flow=key)
         self._failed_writes.keep_only(key, wanted_ids(seen))

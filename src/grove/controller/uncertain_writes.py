@@ -1,7 +1,7 @@
-"""Writes that were sent and not answered: they may or may not have been carried out.
+"""Writes without a response: the API server may or may not have executed them.
 
-Most say themselves which state they are meant for (a uid, a version) and may simply be sent again. The others are
-read before the next plan: no plan may rest on a state older than our own writes.
+Most name the state that they apply to (a uid, a version) and can be sent again. The others are read before the next
+plan: no plan may use a state older than the operator's own writes.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
     resource: Resource[Any]
     namespace: str
     name: str
-    # Whose object it is; a foreign one under the same name does not matter.
+    # The owner of the object; a foreign object of the same name is ignored.
     owner: OwnerKey | None = None
     uid: Uid | None = None
 
@@ -34,7 +34,7 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unguarded(chain: Chain, action: Action) -> Unanswered | None:
-    """What must be read if this write is not answered; None if sending it again can do no harm."""
+    """Return what to read if this write gets no response; None if it can be sent again safely."""
     owner: OwnerKey | None = None
     uid: Uid | None = None
     match action:
@@ -42,7 +42,7 @@ def unguarded(chain: Chain, action: Action) -> Unanswered | None:
             owner = action.owner
         case Patch():
             uid = action.uid
-            # What a status says decides about the next one: `observedGeneration` of a set waits for its children.
+            # The next status depends on this one: `observedGeneration` of a set waits for its children.
             if action.resource_version and action.subresource != "status":
                 return None
         case Delete() | DeleteMany():
@@ -60,7 +60,7 @@ def unguarded(chain: Chain, action: Action) -> Unanswered | None:
 
 
 class UnansweredWrites:
-    """By lane. What cannot be read either is kept, and the chains of its part wait."""
+    """Uncertain writes by flow. A write that cannot be read stays, and the chains of its replica wait."""
 
     def __init__(self, client: Client, caches: Caches) -> None:
         self._client = client

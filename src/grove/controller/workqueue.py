@@ -1,4 +1,4 @@
-"""Keys to visit: each at most once in the queue, the earliest wake-up wins, never the same key twice at once."""
+"""A work queue as in client-go: deduplicated keys, delayed requeues, and no key is processed twice at once."""
 
 import asyncio
 import heapq
@@ -9,39 +9,39 @@ from grove.api.types.meta import Uid
 from grove.clock import Clock
 
 SPARE_WAKES = 64
-# A timer stands still while the machine sleeps: so often it is asked anew what is due.
+# Timers stop while the machine sleeps: check this often which keys are due.
 LONGEST_WAIT = timedelta(minutes=1)
 
 
 class WorkQueue:
-    """`take` waits for the next key that is due and not being visited; `done` frees it for its next visit."""
+    """A queue of keys. `take` waits for the next key that is due and not being processed; `done` releases it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ready: deque[Uid] = deque()
-        # Since when each waits; in the order of `_ready`.
+        # When each key was queued; in the order of `_ready`.
         self._queued: dict[Uid, float] = {}
         self._visiting: set[Uid] = set()
         self._again: set[Uid] = set()
         self._wakes: list[tuple[datetime, Uid]] = []
         self._wake_of: dict[Uid, datetime] = {}
         self._changed = asyncio.Event()
-        # One worker waits for all of them: the others would wake up with it for nothing.
+        # One worker waits for changes: waking all of them would be useless.
         self._waiting = asyncio.Lock()
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing to visit now; wake-ups in the future do not count."""
+        """Return whether no key is queued or being processed; delayed keys do not count."""
         return not (self._ready or self._visiting)
 
     @property
     def depth(self) -> int:
-        """Keys that wait for a visit."""
+        """Return the number of queued keys."""
         return len(self._ready)
 
     @property
     def oldest_seconds(self) -> float:
-        """How long the first of them has waited."""
+        """Return how long the first key has waited."""
         since = next(iter(self._queued.values()), None)
         return 0.0 if since is None else self._clock.monotonic() - since
 
@@ -50,7 +50,7 @@ class WorkQueue:
         return min(self._wake_of.values(), default=None)
 
     def add(self, key: Uid) -> None:
-        """Visit this key soon; during a visit: once more after it."""
+        """Queue this key; if it is being processed, queue it again afterwards."""
         if key in self._visiting:
             self._again.add(key)
         elif key not in self._queued:
@@ -59,7 +59,7 @@ class WorkQueue:
             self._changed.set()
 
     def requeue_at(self, key: Uid, instant: datetime | None) -> None:
-        """Replace the key's wake-up; None: only an event wakes it."""
+        """Replace the delayed requeue of the key; None: only an event queues it."""
         if instant is None:
             self._wake_of.pop(key, None)
             return
@@ -88,7 +88,7 @@ class WorkQueue:
             self.add(key)
 
     def _drop_replaced_wakes(self) -> None:
-        """Keep the heap about as large as the number of keys, however often their wake-ups are replaced."""
+        """Remove replaced entries, so that the size of the heap is bounded by the number of keys."""
         if len(self._wakes) > 2 * len(self._wake_of) + SPARE_WAKES:
             self._wakes = [(instant, key) for key, instant in self._wake_of.items()]
             heapq.heapify(self._wakes)
@@ -97,7 +97,7 @@ class WorkQueue:
         now = self._clock.now()
         while self._wakes and self._wakes[0][0] <= now:
             instant, key = heapq.heappop(self._wakes)
-            # A wake-up that was replaced since is not this key's any more.
+            # Skip an entry that was replaced.
             if self._wake_of.get(key) == instant:
                 del self._wake_of[key]
                 self.add(key)

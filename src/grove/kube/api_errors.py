@@ -1,4 +1,4 @@
-"""What an API server says no with."""
+"""Errors of an API server."""
 
 import msgspec
 
@@ -23,10 +23,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ApiError(Exception):
-    """The server said no, or did not answer. The caller decides: expected answer, retry, or tell the user.
+    """The API server rejected a request, or did not answer. The caller handles it, retries, or reports it to the user.
 
-    `message` is what the server said, which may quote whole objects; `brief` and `str()` are fit for logs, events and
-    conditions.
+    `message` is the text of the server, which may quote whole objects; `brief` and `str()` are short enough for logs,
+    events and conditions.
     """
 
     def __init__(self, code: int, reason: str, message: str, retry_after: float | None = None) -> None:
@@ -47,41 +47,41 @@ class ApiError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """What was written is not what was read: another version by now, or another object of this name."""
+        """Return whether the object changed since it was read: another version, or another object of this name."""
         return (self.code == 409 and self.reason != "AlreadyExists") or self.is_other_object
 
     @property
     def is_other_object(self) -> bool:
-        """A patch named the uid of an object that is gone; there is another one of that name. It says so with a 422."""
+        """Return whether a patch named the uid of a deleted object and another one has its name now (a 422)."""
         return self.code == 422 and "metadata.uid: Invalid value" in self.message
 
     @property
     def is_gone(self) -> bool:
-        """The resourceVersion or continue token is too old: list again."""
+        """Return whether the resourceVersion or continue token is too old: list again."""
         return self.code == 410
 
     @property
     def is_refusal(self) -> bool:
-        """The server understood and will not: quota, admission, validation. Repeating it at once is pointless."""
+        """Return whether the server rejected the request: quota, admission, validation. Do not retry at once."""
         return self.code in (400, 403, 422) and not self.is_other_object
 
     @property
     def is_transient(self) -> bool:
-        """Try again later: overload, a server restarting, a connection lost (code 0)."""
+        """Return whether to retry later: overload, a server that restarts, a lost connection (code 0)."""
         return self.code in (0, 408, 429) or self.code >= 500
 
     @property
     def is_without_answer(self) -> bool:
-        """Nobody knows whether the request was carried out."""
+        """Return whether it is unknown if the request was executed."""
         return self.code in (0, 408) or self.code >= 500
 
 
 class ConnectionLost(ApiError):
-    """No answer: the request may or may not have been carried out."""
+    """No response: the request may or may not have been executed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(0, "ConnectionLost", message)
 
 
 class NoCredentials(ConnectionLost):
-    """Nobody could tell who we are, so nothing was sent. The user acts on the message; until then it is tried again."""
+    """There are no credentials, so nothing was sent. The user must act; until then requests are retried."""

@@ -1,7 +1,7 @@
-"""Typed verbs on an API server: paths, bodies, and whose turn it is to write.
+"""A typed client of an API server: paths, bodies and the write limiter.
 
-Nothing is retried here: a caller knows what is safe to repeat. Reading the answers is in `response_decoding.py`, the
-network behind `transport.py`, the pace of writes in `write_limiter.py`, following a kind for ever in `reflector.py`.
+It retries nothing: the caller knows what is safe to repeat. `response_decoding.py` decodes responses, `transport.py` is
+the network, `write_limiter.py` limits writes, `reflector.py` lists and watches one kind.
 """
 
 import asyncio
@@ -35,14 +35,17 @@ JsonPatch = list[JsonObject]
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-# A long list may outlive its continue token; a server that never lets us finish is an error.
+# The continue token of a long list may expire; a list that never completes is an error.
 _LIST_ATTEMPTS = 3
 # All pages and all attempts together.
 LIST_SECONDS = 120.0
 
 
 class Client:
-    """One server, seen from one lane. Every verb raises `ApiError`, or `ConnectionLost` when the outcome is unknown."""
+    """A client of one server, for one flow of writes.
+
+    Every verb raises `ApiError`, or `ConnectionLost` when the outcome is unknown.
+    """
 
     def __init__(
         self, transport: Transport, clock: Clock, limiter: WriteLimiter | None = None, *, flow: str = ""
@@ -53,7 +56,7 @@ class Client:
         self._lane = flow
 
     def in_lane(self, flow: str) -> "Client":
-        """The same server; writes of this lane take turns with those of other lanes."""
+        """Return a client of the same server; flows share the write limit fairly."""
         return Client(self._transport, self._clock, self._limiter, flow=flow)
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
@@ -61,7 +64,7 @@ class Client:
         return decode_object(resource, request, await self._send(request))
 
     async def read(self, path: str) -> JsonObject | None:
-        """What stands at a path that is no object, such as a page of discovery; None: nothing that we may see."""
+        """Return the JSON at a path that is not an object, such as a discovery document; None: a 403 or 404."""
         request = Request(method="GET", path=path)
         response = await self._send(request)
         if response.status in (403, 404):
@@ -74,7 +77,7 @@ class Client:
         return content if isinstance(content, dict) else {}
 
     async def try_create(self, resource: Resource[Any], namespace: str, body: JsonObject) -> JsonObject:
-        """What a create would store, without storing it: shows which fields this server keeps."""
+        """Return what a create would store, by a dry run: it shows which fields this server keeps."""
         request = Request(
             method="POST", path=resource.path(namespace), query={"dryRun": "All"}, body=msgspec.json.encode(body)
         )
@@ -92,11 +95,11 @@ class Client:
         page_size: int = 500,
         accept: str = "",
     ) -> Listing[T]:
-        """All pages, as of one version. A continue token that grew too old starts the list over."""
+        """Return all pages, as of one version. An expired continue token starts the list over."""
         query = _selection(label_selector, field_selector) | {"limit": str(page_size)}
         request = Request(method="GET", path=resource.path(namespace), query=query, accept=accept)
         try:
-            # Also a bound on the pages: a server could send one after the other for ever.
+            # Also bounds the number of pages: a server could send them endlessly.
             async with asyncio.timeout(LIST_SECONDS):
                 return await self._list_from_the_start(resource, request)
         except TimeoutError as error:
@@ -105,7 +108,7 @@ class Client:
     async def list_metadata(
         self, resource: Resource[Any], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> Listing[Object]:
-        """List objects without spec and status: that is all the server sends."""
+        """List only the metadata of objects."""
         return await self.list(
             resource.viewed_as(Object),
             namespace=namespace,
@@ -117,7 +120,7 @@ class Client:
     async def current_version(
         self, resource: Resource[Any], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> int:
-        """The version that the server has reached, by a consistent read of at most one object."""
+        """Return the current resource version of the server, by a consistent read of at most one object."""
         query = _selection(label_selector, field_selector) | {"limit": "1"}
         request = Request(method="GET", path=resource.path(namespace), query=query)
         return int(_version_of(request, decode_page(resource, request, await self._send(request))))
@@ -146,7 +149,7 @@ class Client:
         content_type: str = MERGE_PATCH,
         subresource: str = "",
     ) -> T:
-        """The object after the patch. With subresource `scale` it is a Scale read as T: not for the cache."""
+        """Return the object after the patch. With subresource `scale` it is a Scale decoded as T: do not cache it."""
         request = Request(
             method="PATCH",
             path=resource.path(namespace, name, subresource),
@@ -166,7 +169,10 @@ class Client:
         grace_period_seconds: int | None = None,
         propagation: str = "Background",
     ) -> T | None:
-        """None: gone (also when it was not there). An object: still there, leaving. Another uid under the name: 409."""
+        """Delete an object. Return None if it is gone (or was not there), the object if it is terminating.
+
+        Raises a 409 if the object of this name has another uid.
+        """
         preconditions = _present(uid=uid, resourceVersion=resource_version)
         options = _present(
             kind="DeleteOptions",
@@ -191,10 +197,10 @@ class Client:
         resource_version: str = "",
         propagation: str = "Background",
     ) -> None:
-        """Delete all that is selected; with a resource version, what was selected then, and nothing that came later.
+        """Delete all selected objects; with a resource version, those selected at that version and no later ones.
 
-        The server deletes by name, one after the other. Without a body it would take the version for a precondition of
-        every object. Its answer shows the objects as they were before, so it is not returned.
+        The server deletes by name, one after the other. Without a body it would use the version as a precondition of
+        every object. Its response shows the objects as they were before, so it is not returned.
         """
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         exactly = {"resourceVersion": resource_version, "resourceVersionMatch": "Exact"} if resource_version else {}
@@ -207,7 +213,7 @@ class Client:
         check(request, await self._send(request))
 
     async def bind(self, namespace: str, pod: str, node: str, *, uid: str) -> None:
-        """Puts a pod on a node, if it is still the pod of this uid."""
+        """Bind a pod to a node, if the pod still has this uid."""
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -228,7 +234,10 @@ class Client:
         field_selector: str = "",
         timeout_seconds: int,
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[T]]]:
-        """What happened after `resource_version`, until the server ends it. Refused, or an ERROR event: `ApiError`."""
+        """Watch changes after `resource_version`, until the server ends the watch.
+
+        Raises `ApiError` if the watch is rejected or sends an ERROR event.
+        """
         query = _selection(label_selector, field_selector) | {
             "watch": "true",
             "resourceVersion": resource_version,
@@ -244,7 +253,7 @@ class Client:
 
     async def _list_pages(self, resource: Resource[T], request: Request) -> Listing[T]:
         page = decode_page(resource, request, await self._send(request))
-        # The first page's version: should later pages be newer, the watch only tells a few things twice.
+        # The version of the first page: if later pages are newer, the watch only repeats a few events.
         version = _version_of(request, page)
         items = [*page.items]
         unreadable = [*page.unreadable]
@@ -263,7 +272,7 @@ class Client:
             try:
                 response = await self._transport.send(request)
             except NoCredentials:
-                # Nothing was sent: nothing is learned about the server.
+                # Nothing was sent, so the limit does not change.
                 raise
             except ConnectionLost:
                 turn.unanswered()
@@ -279,7 +288,7 @@ def _version_of(request: Request, page: Page[Any]) -> str:
     return version
 
 
-# What Go writes in another way than others do, inside texts.
+# Characters that Go escapes in JSON strings.
 _ESCAPED = (
     (b"&", rb"\u0026"),
     (b"<", rb"\u003c"),
@@ -290,10 +299,10 @@ _ESCAPED = (
 
 
 def _as_stored(body: JsonObject) -> bytes:
-    """JSON as an API server writes it: the data of a ControllerRevision are compared byte by byte.
+    """Encode JSON as an API server does: the data of a ControllerRevision are compared byte by byte.
 
-    They are kept as they came, and every patch is applied to the object as the server writes it: with a plain `&` in
-    its data a revision could never be renumbered, labelled or orphaned again. (Keys sorted: `template_revision.py`.)
+    They are stored as sent, and every patch is applied to the object as the server encodes it: with a plain `&` in its
+    data a revision could never be renumbered, labelled or orphaned again. (Keys sorted: `template_revision.py`.)
     """
     content = msgspec.json.encode(body)
     for plain, escaped in _ESCAPED:

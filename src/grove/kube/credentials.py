@@ -1,8 +1,7 @@
-"""Who we are at this moment: a token, and the certificates to connect with. They change while we run.
+"""Client credentials: a token and the certificates to connect with. They can change while the process runs.
 
-Two kinds: what stands in the kubeconfig or in files, here in `FileCredentials`; what a plugin said, in
-`PluginCredentials` (running it is in `exec_credential.py`). When a server refuses them, `http_transport.py` asks for
-others, once.
+There are two kinds: `FileCredentials` from the kubeconfig or files, and `PluginCredentials` from a credential plugin
+(`exec_credential.py` runs it). When the server rejects them, `http_transport.py` renews them once.
 """
 
 import asyncio
@@ -19,20 +18,20 @@ from grove.kube.exec_credential import PluginAnswer, ask_plugin
 from grove.kube.kubeconfig import Access, ExecPlugin, is_token
 from grove.kube.tls import Tls, tls_context
 
-# How old the content of a file may be. kubelets replace tokens long before they expire.
+# How long the content of a file is cached. The kubelet replaces tokens long before they expire.
 FILE_SECONDS = 60.0
-# A plugin is asked again this long before its answer expires, or a tenth of its life if that is less ...
+# A plugin runs again this long before its credential expires, or a tenth of its lifetime if that is less ...
 EARLY_SECONDS = 60.0
-# ... but not at every request, whatever it says about expiry.
+# ... but not at every request, whatever the expiry is.
 SHORTEST_LIFE_SECONDS = 5.0
-# A plugin that failed while its last answer was still good is left in peace for this long ...
+# A plugin that failed while its last credential is still valid does not run again for this long ...
 PLUGIN_PAUSE_SECONDS = 10.0
-# ... and so is one whose answers the server does not accept: else every refused request would start a process.
+# ... nor does one whose credentials the server rejects: else every rejected request would start a process.
 REFUSED_PAUSE_SECONDS = 10.0
 
 
 class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Who one request comes from. A new one is made when something changed, so they are compared with `is`."""
+    """The token and TLS context of a request. A change creates a new identity, so they are compared with `is`."""
 
     token: str
     tls: Tls
@@ -43,21 +42,21 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 class Credentials(Protocol):
     async def current(self) -> ClientIdentity:
-        """Raises `NoCredentials` if there are none."""
+        """Return the current identity. Raises `NoCredentials` if there is none."""
         ...
 
     async def renew(self, refused: ClientIdentity) -> bool:
-        """The server did not accept these: are there others to try now?"""
+        """Renew credentials that the server rejected; return whether there are others to try now."""
         ...
 
 
 def credentials_of(access: Access, clock: Clock) -> Credentials:
-    """Raises `UserError` if something that must be a certificate, key or token is none."""
+    """Return the credentials for this access. Raises `UserError` for an invalid certificate, key or token."""
     return FileCredentials(access, clock) if access.plugin is None else PluginCredentials(access, access.plugin, clock)
 
 
 class FileCredentials:
-    """What was written down. Files are read again every minute, and at once when the server refuses us."""
+    """Static credentials. Files are read again every minute, and at once when the server rejects the credentials."""
 
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access = access
@@ -89,12 +88,12 @@ class FileCredentials:
         if is_token(token):
             return token
         if self._identity.token:
-            # Being replaced right now: the old one is good for a while.
+            # The file is being replaced: the old token is still valid for a while.
             return self._identity.token
         raise NoCredentials(f"{path}: no token can be read there; check tokenFile and its permissions")
 
     def _read_certificates(self) -> Tls:
-        """The context to connect with: another one only if other certificates can be used."""
+        """Return the TLS context; a new one only if the certificates changed and are valid."""
         before = self._access
         now = msgspec.structs.replace(
             before,
@@ -107,14 +106,14 @@ class FileCredentials:
         try:
             context = tls_context(now)
         except UserError:
-            # Half written, or the certificate is there and its key is not yet: look again later.
+            # Partly written, or the certificate without its key yet: retry later.
             return self._identity.tls
         self._access = now
         return context
 
 
 class PluginCredentials:
-    """What a plugin says, kept until shortly before it expires. One run serves all requests that wait for it."""
+    """Credentials of a plugin, cached until shortly before they expire. One run serves all waiting requests."""
 
     def __init__(self, access: Access, plugin: ExecPlugin, clock: Clock) -> None:
         self._access = access
@@ -134,7 +133,7 @@ class PluginCredentials:
         if self._identity is not None and (not self._is_due() or self._is_asked_early()):
             return self._identity
         async with self._one_at_a_time:
-            # A run that we waited for serves us too, also if it failed: not a thousand of us one after the other.
+            # A run that was waited for counts, even if it failed: waiting requests must not run the plugin one by one.
             if self._run_count == run_count:
                 await self._refresh()
         if self._identity is None or (self._error is not None and not self._is_still_good()):
@@ -151,7 +150,7 @@ class PluginCredentials:
             try:
                 await self._ask()
             finally:
-                # Not if we were given up: then the next in line asks.
+                # Not if this request was cancelled: then the next one runs the plugin.
                 if self._run_count != run_count:
                     self._refused_at = self._clock.monotonic()
             return True
@@ -160,11 +159,11 @@ class PluginCredentials:
         return self._ask_again_at is not None and self._clock.now() >= self._ask_again_at
 
     def _is_asked_early(self) -> bool:
-        """Somebody waits for the next answer already, and the last one is still good: no need to wait as well."""
+        """Return whether another request runs the plugin and the last credential is still valid: no need to wait."""
         return self._one_at_a_time.locked() and self._is_still_good()
 
     async def _refresh(self) -> None:
-        """Asks; a failure does not matter yet while the last answer is good."""
+        """Run the plugin; ignore a failure while the last credential is still valid."""
         try:
             await self._ask()
         except NoCredentials:
@@ -191,7 +190,7 @@ class PluginCredentials:
         return expires_at is None or self._clock.now() < expires_at
 
     def _tls_with(self, answer: PluginAnswer) -> Tls:
-        """The same context for the same certificate: connections are kept per context."""
+        """Return the TLS context; the same one for the same certificate, because connections are kept per context."""
         if answer.certificate == self._answer.certificate and answer.key == self._answer.key:
             return self._tls
         certificate, key = answer.certificate, answer.key
@@ -207,7 +206,7 @@ class PluginCredentials:
 
 
 def _ask_again_at(expires_at: datetime | None, now: datetime) -> datetime | None:
-    """None: only when the server refuses us."""
+    """Return when to run the plugin again; None: only when the server rejects the credential."""
     if expires_at is None:
         return None
     early = min(timedelta(seconds=EARLY_SECONDS), (expires_at - now) / 10)
@@ -215,7 +214,7 @@ def _ask_again_at(expires_at: datetime | None, now: datetime) -> datetime | None
 
 
 def _read(path: Path | None) -> bytes | None:
-    """None: not there, or not now."""
+    """Return the content of the file; None if it cannot be read."""
     try:
         return None if path is None else path.read_bytes()
     except OSError:

@@ -1,7 +1,7 @@
-"""Asking a credential plugin who we are: a program of the user's choice, run with a deadline.
+"""Runs a credential plugin of the kubeconfig, with a timeout.
 
-The protocol is `client.authentication.k8s.io` v1 and v1beta1. How long its answer is kept is decided in
-`credentials.py`; what the kubeconfig says about it is read in `kubeconfig.py`. Nothing of its answer is ever quoted.
+The protocol is `client.authentication.k8s.io` v1 and v1beta1. `credentials.py` caches the result; `kubeconfig.py` reads
+the configuration of the plugin. Errors never quote the output of the plugin.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from grove.kube.api_errors import NoCredentials
 from grove.kube.kubeconfig import Access, ExecPlugin, InteractiveMode, is_token
 
 ANSWER_SECONDS = 60.0
-# With a person at the terminal: time to log in.
+# With a user at the terminal: time to log in.
 LOGIN_SECONDS = 300.0
 _KILL_SECONDS = 2.0
 _QUOTED_CHARACTERS = 500
-# A credential has a few thousand; who prints without end is no credential plugin.
+# A credential has a few thousand bytes.
 _LONGEST_BYTES = 1 << 20
 
 
 class PluginAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A token, a client certificate with its key, or both. Without expiry: good until the server says otherwise."""
+    """A token, a client certificate with its key, or both. Without expiry: valid until the server rejects it."""
 
     token: str = ""
     certificate: bytes | None = None
@@ -55,7 +55,7 @@ class _ExecCredential(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 async def ask_plugin(plugin: ExecPlugin, access: Access) -> PluginAnswer:
-    """Raises `NoCredentials`, with the plugin's own words, if it cannot be run, fails, hangs or talks nonsense."""
+    """Run the plugin and return its credential. Raises `NoCredentials` if that fails."""
     is_interactive = _is_interactive(plugin)
     environment = {**os.environ, **dict(plugin.environment)}
     environment["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(_question(plugin, access, is_interactive)).decode()
@@ -90,7 +90,7 @@ def _cluster(plugin: ExecPlugin, access: Access) -> JsonObject:
 
 
 async def _run(plugin: ExecPlugin, environment: Mapping[str, str], *, is_interactive: bool) -> bytes:
-    """What the plugin printed. Its standard error goes to the terminal if somebody sits there, else into our error."""
+    """Return what the plugin printed. Its standard error goes to the terminal if interactive, else into the error."""
     try:
         process = await asyncio.create_subprocess_exec(
             plugin.command,
@@ -99,7 +99,7 @@ async def _run(plugin: ExecPlugin, environment: Mapping[str, str], *, is_interac
             stdin=None if is_interactive else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=None if is_interactive else asyncio.subprocess.PIPE,
-            # A group of its own, so that nothing it started outlives it; but only the terminal's group may read keys.
+            # Its own process group, so that its children are killed too; but only the foreground group may read input.
             start_new_session=not is_interactive,
         )
     except (OSError, ValueError) as error:
@@ -126,7 +126,7 @@ async def _run(plugin: ExecPlugin, environment: Mapping[str, str], *, is_interac
 
 
 class _Running(msgspec.Struct, frozen=True, kw_only=True):
-    """A plugin at work, perhaps with a group of its own."""
+    """A running plugin, perhaps with its own process group."""
 
     process: asyncio.subprocess.Process
     is_group: bool
@@ -140,7 +140,7 @@ class _Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _read(stream: asyncio.StreamReader | None, running: _Running) -> bytes:
-    """All that is printed there; of too much, a byte more than is allowed, and that is the end of the plugin."""
+    """Return all output; if it is too long, kill the plugin and return one byte more than the limit."""
     if stream is None:
         return b""
     try:
@@ -148,7 +148,7 @@ async def _read(stream: asyncio.StreamReader | None, running: _Running) -> bytes
     except asyncio.IncompleteReadError as end:
         return end.partial
     running.kill()
-    # Its pipe closes once all that is left in it has been read.
+    # The pipe closes after the remaining output was read.
     while await stream.read(_LONGEST_BYTES):
         pass
     return content
@@ -158,7 +158,7 @@ async def _end(running: _Running) -> None:
     if running.process.returncode is not None:
         return
     running.kill()
-    # Bounded: something that left the group may still hold the pipe.
+    # Bounded: a child that left the group may still hold the pipe.
     with suppress(TimeoutError):
         async with asyncio.timeout(_KILL_SECONDS):
             await running.process.wait()
@@ -189,7 +189,7 @@ def _read_answer(plugin: ExecPlugin, output: bytes) -> PluginAnswer:
 
 
 def _pem(text: str | None) -> bytes | None:
-    """Unlike in a kubeconfig, it is PEM as it is, not base64."""
+    """Encode PEM. Unlike in a kubeconfig, it is not base64."""
     return text.encode() if text else None
 
 

@@ -1,8 +1,8 @@
-"""The network door over HTTP: keep-alive connections to an API server, through aiohttp.
+"""The HTTP transport: keep-alive connections to an API server, with aiohttp.
 
-No status is an error here, see `transport.py`, and no write is repeated, but for one case: the server did not accept
-our credentials (401, so nothing was done) and there are others to try. A read on a connection that the server had just
-closed is sent once more. Where the server is was found by `kubeconfig.py`, who we are is known by `credentials.py`.
+No status is an error here (see `transport.py`). No write is repeated, with one exception: the server rejected the
+credentials (401, so nothing was executed) and there are others to try. A read on a connection that the server had just
+closed is sent again. `kubeconfig.py` finds the server, `credentials.py` provides the credentials.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from grove.kube.transport import READ_HEADERS, Request, Response, user_agent
 CONNECTIONS = 128
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
-# A server sends a bookmark about every minute, the first perhaps after two, also for kinds of which there is nothing.
+# A server sends a bookmark about every minute, the first perhaps after two, even for kinds without objects.
 WATCH_SILENCE_SECONDS = 200.0
-# Shorter than what servers and load balancers grant, so that it is mostly us who closes.
+# Shorter than the timeouts of servers and load balancers, so that the client usually closes first.
 IDLE_SECONDS = 30.0
-# A peer that vanished (a node without power, a forgotten NAT entry) is noticed after about a minute.
+# A dead peer (a node without power, an expired NAT entry) is detected after about a minute.
 _KEEPALIVE_IDLE_SECONDS = 30
 _KEEPALIVE_INTERVAL_SECONDS = 10
 _KEEPALIVE_PROBES = 3
@@ -56,7 +56,7 @@ class HttpTransport:
             cookie_jar=aiohttp.DummyCookieJar(),
             middlewares=(_send_writes_once,),
         )
-        # Watches hold their connection for minutes; they must not take those of short requests.
+        # Watches keep their connection for minutes; they must not use those of short requests.
         self._turns = asyncio.Semaphore(CONNECTIONS)
 
     async def __aenter__(self) -> Self:
@@ -99,7 +99,7 @@ class HttpTransport:
             _abandon(answer)
 
     async def _open(self, request: Request, identity: ClientIdentity) -> aiohttp.ClientResponse:
-        """The beginning of a stream. It has no end in time as a whole, but its headers come at once."""
+        """Open a stream. It has no total timeout, but its headers must arrive in time."""
         # A log may be silent for hours; only a watch has bookmarks.
         silence = WATCH_SILENCE_SECONDS if "watch" in request.query else None
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=silence)
@@ -122,7 +122,7 @@ class HttpTransport:
         check(request, Response(status=answer.status, body=body, headers=_headers(answer)))
 
     async def _lines(self, request: Request, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        """Split by hand: objects may be larger than a reader's line limit."""
+        """Yield the lines. Split here: objects may be larger than the line limit of the reader."""
         rest = b""
         try:
             async for chunk in answer.content.iter_any():
@@ -156,7 +156,7 @@ class HttpTransport:
         )
 
     def _lost(self, request: Request, error: Exception) -> ConnectionLost:
-        # What aiohttp says of its own TLS settings helps nobody.
+        # Remove the TLS settings of aiohttp from the message.
         why = re.sub(r" ssl:(<[^>]*>|\w+)", "", str(error))
         return ConnectionLost(f"{self._name(request)}: {why or 'no answer in time'}")
 
@@ -165,9 +165,9 @@ class HttpTransport:
 
 
 class _GuardedBody(aiohttp.BytesPayload):
-    """The body of a write that must not leave too late: a connection may take its time, or this process may sleep.
+    """The body of a write with a deadline: the connection may be slow, or this process may be suspended.
 
-    A server does not carry out a request whose body did not come.
+    A server does not execute a request whose body did not arrive.
     """
 
     def __init__(self, body: bytes, content_type: str, may_leave: Callable[[], bool]) -> None:
@@ -180,7 +180,7 @@ class _GuardedBody(aiohttp.BytesPayload):
         await super().write_with_length(writer, content_length)
 
 
-# aiohttp warns of longer bodies that it would write in one piece.
+# aiohttp warns about longer bodies that are written in one piece.
 _LARGE_BODY = 1 << 20
 
 
@@ -191,10 +191,10 @@ def _body_of(request: Request) -> bytes | BytesIO | _GuardedBody | None:
 
 
 class _Proxy(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands between us and the server. The login is taken out of the address, which errors quote."""
+    """The proxy. Its credentials are removed from the URL, which errors quote."""
 
     url: URL | None = None
-    # To the proxy alone, when it is asked for a tunnel; without TLS there is none, and every request tells it.
+    # Sent only to the proxy, when it opens a tunnel; without TLS there is no tunnel, and every request sends them.
     tunnel_headers: Mapping[str, str] = {}
     request_headers: Mapping[str, str] = {}
 
@@ -214,7 +214,7 @@ class _Proxy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _send_writes_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """aiohttp repeats a DELETE when a kept connection breaks, and nobody knows what the first one did."""
+    """Prevent aiohttp from repeating a DELETE when a kept connection breaks: the outcome of the first is unknown."""
     try:
         return await send(request)
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
@@ -224,7 +224,7 @@ async def _send_writes_once(request: aiohttp.ClientRequest, send: aiohttp.Client
 
 
 def _abandon(answer: aiohttp.ClientResponse) -> None:
-    """Hangs up on a stream that has not ended. A goodbye would wait for the server's, while nobody reads any more."""
+    """Abort an open stream. An orderly close would wait for the server while the client does not read."""
     connection = answer.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
@@ -232,7 +232,7 @@ def _abandon(answer: aiohttp.ClientResponse) -> None:
 
 
 def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that notices a peer that is gone, even when nothing is sent."""
+    """Create a socket with TCP keepalive, which detects a dead peer even when nothing is sent."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family=family, type=kind, proto=protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -242,14 +242,14 @@ def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
         "TCP_KEEPCNT": _KEEPALIVE_PROBES,
     }
     for name, value in options.items():
-        # Not every system has each of them.
+        # Not every operating system has all of them.
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
 
 
 def _headers(answer: aiohttp.ClientResponse) -> Mapping[str, str]:
-    """Only what somebody reads; several warnings become lines."""
+    """Return the headers that are used; several warnings become lines."""
     found: dict[str, str] = {}
     for name in READ_HEADERS:
         values = answer.headers.getall(name, [])

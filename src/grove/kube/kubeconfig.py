@@ -1,8 +1,8 @@
-"""How to reach a cluster: kubeconfig files, or the service account of the pod we run in.
+"""Reads the access to a cluster from kubeconfig files, or from the service account of the pod.
 
-kubectl's rules, with one addition: a `.grove/kubeconfig` in the working directory, which `grove up` writes, comes
-first. Only described here: connecting is in `http_transport.py`, who we are at a given moment in `credentials.py`,
-asking a credential plugin in `exec_credential.py`.
+It follows the rules of kubectl, with one addition: a `.grove/kubeconfig` in the working directory, which `grove up`
+writes, comes first. `http_transport.py` connects, `credentials.py` provides current credentials, `exec_credential.py`
+runs credential plugins.
 """
 
 import base64
@@ -24,12 +24,12 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-# Under this name a cluster's `extensions` hold what its plugins want to know.
+# The name of the cluster extension that is passed to the plugin.
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class InteractiveMode(StrEnum):
-    """Whether a plugin may ask the person at the terminal."""
+    """Whether a plugin may prompt the user at the terminal."""
 
     NEVER = "Never"
     IF_AVAILABLE = "IfAvailable"
@@ -37,12 +37,12 @@ class InteractiveMode(StrEnum):
 
 
 class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that says who we are, as a kubeconfig describes it (`users[].user.exec`)."""
+    """A credential plugin as configured in a kubeconfig (`users[].user.exec`)."""
 
     api_version: str
     command: str
     arguments: tuple[str, ...] = ()
-    # Added to our own environment.
+    # Added to the environment of this process.
     environment: tuple[tuple[str, str], ...] = ()
     install_hint: str = ""
     wants_cluster: bool = False
@@ -55,10 +55,10 @@ class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """One cluster and who we are there. `source` is where the user finds this, for error messages.
+    """The address of one cluster and the credentials for it. `source` is the file, for error messages.
 
-    Where content came from a file, that is named too: it is read again and again, since certificates and tokens are
-    replaced while we run.
+    Paths of files are kept beside their content: they are read again, because certificates and tokens are replaced
+    while the process runs.
     """
 
     server: str
@@ -83,7 +83,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_access(environment: Mapping[str, str], *, kubeconfig: Path | None = None, context: str = "") -> Access:
-    """The cluster a command shall talk to. Raises `UserError` if there is none, or its description is wrong."""
+    """Return the access to the cluster of a command. Raises `UserError` if there is none, or it is invalid."""
     paths = _kubeconfig_paths(environment, kubeconfig)
     if paths:
         return _access_of(_merge([_read(path) for path in paths]), context, ", ".join(str(path) for path in paths))
@@ -94,12 +94,12 @@ def find_access(environment: Mapping[str, str], *, kubeconfig: Path | None = Non
 
 
 def is_token(text: str) -> bool:
-    """Fit for a header: anything else would be refused there, or change what follows."""
+    """Return whether the text is valid in an HTTP header: anything else would be rejected or corrupt the request."""
     return text != "" and text.isascii() and text.isprintable() and " " not in text
 
 
 def is_listening(access: Access) -> bool:
-    """Does anybody answer at this address, whoever it is?"""
+    """Return whether any process listens at the address of the server."""
     url = urlsplit(access.server)
     with socket.socket() as probe:
         probe.settimeout(1.0)
@@ -107,7 +107,7 @@ def is_listening(access: Access) -> bool:
 
 
 def _kubeconfig_paths(environment: Mapping[str, str], kubeconfig: Path | None) -> list[Path]:
-    """The files that count, in the order of their weight."""
+    """Return the kubeconfig files, in the order of precedence."""
     if kubeconfig is not None:
         if not kubeconfig.is_file():
             what = "is a folder, not a file" if kubeconfig.is_dir() else "no such file"
@@ -129,7 +129,7 @@ def _kubeconfig_paths(environment: Mapping[str, str], kubeconfig: Path | None) -
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Anything in a kubeconfig; what we do not know is ignored, as kubectl does."""
+    """The base class of kubeconfig types; unknown fields are ignored, as in kubectl."""
 
 
 class _Extension(_Part):
@@ -203,7 +203,7 @@ class _File(_Part):
 
 
 class _Config(msgspec.Struct, frozen=True, kw_only=True):
-    """One or several files, by name."""
+    """The content of one or several kubeconfig files, by name."""
 
     current_context: str
     clusters: dict[str, _Cluster]
@@ -235,17 +235,17 @@ _PATHS = ("certificate_authority", "token_file", "client_certificate", "client_k
 
 
 def _in_folder(part: P, folder: Path) -> P:
-    """Paths in a kubeconfig are relative to the file they stand in."""
+    """Resolve paths, which are relative to the kubeconfig file."""
     named = {name: getattr(part, name, "") for name in _PATHS}
     changes: dict[str, object] = {name: str(folder / path) for name, path in named.items() if path}
     if isinstance(part, _User) and part.exec is not None and "/" in part.exec.command:
-        # A bare name is looked for on the PATH.
+        # A bare name is searched on the PATH.
         changes["exec"] = msgspec.structs.replace(part.exec, command=str(folder / part.exec.command))
     return msgspec.structs.replace(part, **changes)
 
 
 def _merge(configs: list[_Config]) -> _Config:
-    """The first file that says something about a name is right."""
+    """Merge the files. The first file that defines a name wins."""
     merged = _Config(current_context="", clusters={}, users={}, contexts={})
     for config in configs:
         merged = _Config(
@@ -308,7 +308,7 @@ def _refuse_removed(user: _User, name: str, source: str) -> None:
 
 
 def _refuse_half_a_pair(user: _User, name: str, source: str) -> None:
-    """A certificate alone would not be shown, and the server would take us for anybody."""
+    """Reject a certificate without its key: it would not be sent, and requests would be anonymous."""
     has_certificate = user.client_certificate or user.client_certificate_data
     if has_certificate and not (user.client_key or user.client_key_data):
         raise UserError(f"{source}: user {name!r} has a client-certificate and no client-key; add it")
@@ -323,7 +323,7 @@ def _server_url(text: str, source: str) -> str:
 def _is_web_address(text: str) -> bool:
     try:
         url = urlsplit(text)
-        # The port is read only when it is asked for.
+        # An invalid port raises only when it is read.
         return url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
     except ValueError:
         return False
@@ -351,7 +351,7 @@ def _proxy_url(text: str, source: str) -> str:
 
 
 def _plugin_of(user: _User, cluster: _Cluster, who: str) -> ExecPlugin | None:
-    """As in kubectl, a token that is written down is stronger than a plugin."""
+    """Return the plugin, or None. As in kubectl, a static token takes precedence."""
     found = user.exec
     if found is None or user.token or user.token_file:
         return None
@@ -386,12 +386,12 @@ def _interactive_mode(found: _Exec, who: str) -> InteractiveMode:
 
 
 def _file(data: str, path: str) -> Path | None:
-    """The file to read again, if the content does not stand in the kubeconfig itself."""
+    """Return the file to read again, unless the kubeconfig has the content itself."""
     return Path(path) if path and not data else None
 
 
 def _content(data: str, path: str, field: str, source: str) -> bytes | None:
-    """What stands in the file itself (`...-data`), or in the file it names."""
+    """Return the content of the `...-data` field, or of the file that the field names."""
     if data:
         try:
             return base64.b64decode(data, validate=True)

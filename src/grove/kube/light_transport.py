@@ -1,10 +1,10 @@
-"""The network door of short commands: plain reads, without the HTTP library, whose import takes longer than they do.
+"""A transport for short commands: simple reads without aiohttp, whose import takes longer than the reads.
 
 `grove status` takes about 245 ms of CPU time with it and 495 ms with `HttpTransport` (the least of 20 runs each).
 
-Only what goes well is done here: a GET that is answered with 200. Whatever else a server does (an error, a redirection,
-a broken answer) is left to `HttpTransport`, which asks once more; a read may be asked twice. So one place judges
-answers, and a command behaves the same with both. Writes, streams, proxies and credential plugins go there at once.
+It handles only a GET with the response 200. For anything else (an error, a redirect, a broken response) it repeats the
+read with `HttpTransport`, so that a command behaves the same with both. Writes, streams, proxies and credential plugins
+use `HttpTransport` directly.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 CONNECTIONS = 16
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
-# An address that does not answer, of several that a name has, holds up the others for this long.
+# Delay before the next address of a name is tried (happy eyeballs).
 NEXT_ADDRESS_SECONDS = 0.25
 LONGEST_LINES = 1 << 16
 
 
 class NotPlain(Exception):
-    """The server did something else than to answer with 200."""
+    """The response was not a simple 200: repeat the read with `HttpTransport`."""
 
 
 class LightTransport:
@@ -49,7 +49,7 @@ class LightTransport:
         self._is_direct = is_clean and not access.proxy_url and access.plugin is None
         self._turns = asyncio.Semaphore(CONNECTIONS)
         self._idle: list[_Wire] = []
-        # The one that can do everything, once it is needed.
+        # The full transport, once it is needed.
         self._complete: HttpTransport | None = None
 
     async def __aenter__(self) -> Self:
@@ -93,7 +93,7 @@ class LightTransport:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     response = await _ask(wire, head)
             except TimeoutError as error:
-                # Once more would take as long again.
+                # No retry: it would take as long again.
                 raise ConnectionLost(f"{name}: no answer in time") from error
             except (OSError, EOFError, ValueError, zlib.error) as error:
                 raise NotPlain from error
@@ -145,7 +145,7 @@ def _head(request: Request, url: SplitResult, token: str) -> bytes:
 
 
 class _Wire(asyncio.Protocol):
-    """A connection and what has arrived on it. Whoever ends in the middle of an answer must `abort`."""
+    """A connection and the received bytes. A caller that stops in the middle of a response must `abort`."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -167,7 +167,7 @@ class _Wire(asyncio.Protocol):
 
     @property
     def is_clean(self) -> bool:
-        """Say whether another request may be sent: it is open, and the server said nothing that was not asked for."""
+        """Return whether another request may be sent: the connection is open and has no unexpected bytes."""
         return self._transport is not None and not self._transport.is_closing() and not self._arrived
 
     def write(self, data: bytes) -> None:
@@ -200,7 +200,7 @@ class _Wire(asyncio.Protocol):
 
     def abort(self) -> None:
         assert self._transport is not None
-        # A goodbye would wait for the server's.
+        # An orderly close would wait for the server.
         self._transport.abort()
 
     async def close(self) -> None:
@@ -209,7 +209,7 @@ class _Wire(asyncio.Protocol):
 
 
 async def _ask(wire: _Wire, head: bytes) -> Response:
-    """Return the answer if it is a plain one. Raises `NotPlain`, or what its parts raise, and closes the connection."""
+    """Send the request and return the response. On any error, close the connection and raise."""
     is_kept = False
     try:
         wire.write(head)

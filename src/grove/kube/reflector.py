@@ -1,6 +1,6 @@
-"""Following one kind for ever: list, watch, and what to do when either breaks. A state machine, states are types.
+"""A reflector as in client-go: it lists and watches one kind, and recovers when either breaks.
 
-The objects go to a `Store` (`store.py`); who reacts to them is not known here.
+It is a state machine whose states are types. The objects go to a `Store` (`store.py`), which notifies its listeners.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ SHORTEST_WATCH_SECONDS = 300
 LONGEST_WATCH_SECONDS = 600
 SILENCE_SECONDS = 30
 STABLE_WATCH_SECONDS = 1.0
-# A watch that ends so much before its time was cut.
+# A watch that ends this much before its timeout was cut.
 EARLY_SECONDS = 5
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 30.0
 
-# After these the place where the watch stopped is still good; after any other error we list again.
+# After these codes the watch resumes from its last version; after any other error the reflector lists again.
 _RESUMABLE = (0, 429, 500, 502, 503)
 
 
 class ListAll(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing to resume from: list everything. `failures`: attempts in a row that brought nothing."""
+    """The state without a version to resume from: list everything. `failures`: consecutive failed attempts."""
 
     failures: int = 0
 
 
 class WatchFrom(msgspec.Struct, frozen=True, kw_only=True):
-    """Go on after this version. `is_cut`: the last watch ended early, so another server may answer now."""
+    """The state that resumes after this version. `is_cut`: the last watch ended early, so check the server."""
 
     resource_version: str
     failures: int = 0
@@ -56,7 +56,7 @@ State = ListAll | WatchFrom | BackOff
 
 
 class Reflector(Generic[T]):
-    """Keeps a store equal to what the server holds; every failure is a transition, none ends it."""
+    """Keeps a store in sync with the server. Every failure is a state transition; none ends it."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Reflector(Generic[T]):
         """Set when the server listed the kind, or said that it does not know it."""
         self.is_missing = False
         """The server does not serve this kind; it is asked again, later and later."""
-        # Since when no watch has been open; None: one is.
+        # Since when no watch is open; None: one is.
         self._blind_since: float | None = clock.monotonic()
         self.restarts = 0
         """Watches that were refused, broke or fell silent; an orderly end is not counted."""
@@ -110,14 +110,14 @@ class Reflector(Generic[T]):
 
     @property
     def stale_seconds(self) -> float:
-        """For how long the store may have missed something: no watch is open, or it does not show our own writes."""
+        """Return for how long the store may be stale: no watch is open, or it does not show the client's own writes."""
         if self.is_missing:
             return 0.0
         blind = 0.0 if self._blind_since is None else self._clock.monotonic() - self._blind_since
         return max(blind, self._store.behind_seconds)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """List and watch until cancelled."""
         state: State = ListAll()
         while True:
             state = await self.step(state)
@@ -159,7 +159,7 @@ class Reflector(Generic[T]):
     def _tell_served(self, *, is_missing: bool) -> None:
         is_news = is_missing != self.is_missing
         if is_missing and is_news:
-            # Of a kind that is not there, there are no objects.
+            # A kind that is not served has no objects.
             self._store.apply_nothing()
         self.is_missing = is_missing
         self.answered.set()
@@ -167,10 +167,10 @@ class Reflector(Generic[T]):
             self._changed()
 
     async def _check(self, state: WatchFrom) -> State:
-        """Ask how far the server is before a watch is resumed.
+        """Check the current version of the server before a watch is resumed.
 
-        One that was restored may be behind the version that we would resume from: it would accept the watch,
-        and stay silent until it has caught up.
+        A server that was restored may be behind the version to resume from: it would accept the watch
+        and send nothing until it has caught up.
         """
         known = max(self._store.known, int(state.resource_version))
         try:
@@ -191,7 +191,7 @@ class Reflector(Generic[T]):
         started_at = self._clock.monotonic()
         seconds = self._random.randint(SHORTEST_WATCH_SECONDS, LONGEST_WATCH_SECONDS)
         try:
-            # One deadline for the whole watch: the server promised to end it earlier, so a later end is silence.
+            # One deadline for the whole watch: the server should end it earlier, so reaching it means that it hangs.
             async with asyncio.timeout(seconds + SILENCE_SECONDS):
                 await self._follow(seconds)
             error = None
@@ -201,10 +201,10 @@ class Reflector(Generic[T]):
             error = ConnectionLost(f"watch of {self._resource.plural}: silent after its {seconds} s")
         elapsed = self._clock.monotonic() - started_at
         is_stable = elapsed >= STABLE_WATCH_SECONDS
-        # A watch that brought something did not fail, however short it was: else each cut would make us blinder.
+        # A watch that delivered events did not fail, however short it was: else each cut would increase the backoff.
         has_news = self._resource_version != state.resource_version
         failures = 0 if is_stable or has_news else state.failures
-        # A server that stops in order ends its watches in order.
+        # A server that shuts down gracefully also ends its watches gracefully.
         is_cut = error is not None or elapsed < seconds - EARLY_SECONDS
         if is_cut:
             self._on_watch(False)
@@ -230,7 +230,7 @@ class Reflector(Generic[T]):
                 self._blind_since = self._clock.monotonic()
 
     def _note(self, event: WatchEvent[T]) -> None:
-        """Remembers where to go on from."""
+        """Record the version to resume from."""
         match event:
             case Added() | Modified() | Deleted():
                 self._resource_version = event.object.metadata.resource_version
@@ -240,14 +240,14 @@ class Reflector(Generic[T]):
             case Unreadable():
                 self._resource_version = event.metadata.resource_version or self._resource_version
                 self.unreadable.pop(event.metadata.uid, None)
-                # Of a broken line not even the name is known.
+                # A broken line has not even a name.
                 if event.metadata.uid and not event.is_deleted:
                     self.unreadable[event.metadata.uid] = event.metadata
             case _:
                 assert_never(event)
 
     def _after_watch(self, error: ApiError | None, failures: int, *, is_stable: bool, is_cut: bool) -> State:
-        """Where to go on after a watch ended. Whatever ends at once, orderly or not, is slowed down."""
+        """Return the next state after a watch ended. A watch that ends at once is followed by a backoff."""
         again = WatchFrom(resource_version=self._resource_version, failures=failures + 1, is_cut=is_cut)
         if error is None:
             return msgspec.structs.replace(again, failures=0) if is_stable else self._back_off(again)
@@ -260,7 +260,7 @@ class Reflector(Generic[T]):
         return self._back_off(ListAll(failures=failures + 1), error)
 
     def _back_off(self, then: ListAll | WatchFrom, error: ApiError | None = None) -> BackOff:
-        """Doubles with every failure in a row; the jitter keeps many reflectors from coming back together."""
+        """Return a backoff that doubles with every consecutive failure; the jitter spreads many reflectors."""
         longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** (then.failures - 1))
         asked = error.retry_after if error is not None else None
         return BackOff(seconds=max(longest * (0.5 + self._random.random() / 2), asked or 0.0), then=then)

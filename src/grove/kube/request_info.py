@@ -1,4 +1,4 @@
-"""What a request asks for, read from its method and path: verb, resource, object."""
+"""Parses verb, resource and object from the method and path of a request."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "GET": "read"}
 
 
 class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """`create pods default/`, `patch podcliques/status default/a`: who is meant, and what is wanted of it."""
+    """The verb, resource and object of a request: `create pods default/`, `patch podcliques/status default/a`."""
 
     verb: str
     resource: str

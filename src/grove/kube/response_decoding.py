@@ -1,6 +1,7 @@
-"""What an API server answers, made into values: objects, pages of a list, watch events, errors.
+"""Decodes responses of an API server: objects, pages of a list, watch events, errors.
 
-Asking is in `client.py`. An answer that cannot be read is an error; one object in it that cannot be read is not.
+`client.py` sends the requests. A response that cannot be decoded is an error; one object in it that cannot be decoded
+is not.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -20,7 +21,7 @@ LONGEST_PAUSE_SECONDS = 300.0
 
 
 class Listing(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """What a server held at one version. `unreadable` exists too, but in a form that our view does not understand."""
+    """The objects of a list at one version. `unreadable` are objects that cannot be decoded."""
 
     items: tuple[T, ...]
     resource_version: str
@@ -28,7 +29,7 @@ class Listing(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """A piece of a listing; more follows if there is a continue token."""
+    """A page of a list; more follow if there is a continue token."""
 
     items: tuple[T, ...]
     resource_version: str
@@ -45,19 +46,19 @@ class Modified(msgspec.Struct, Generic[T], frozen=True, kw_only=True, tag_field=
 
 
 class Deleted(msgspec.Struct, Generic[T], frozen=True, kw_only=True, tag_field="type", tag="DELETED"):
-    """Gone, or no longer selected."""
+    """An object that was deleted, or is no longer selected."""
 
     object: T
 
 
 class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything up to this version has been sent."""
+    """A bookmark: everything up to this version was sent."""
 
     resource_version: str
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that our view does not understand; of a broken line not even the metadata is known."""
+    """An object that cannot be decoded; a broken line has not even metadata."""
 
     metadata: ObjectMeta
     is_deleted: bool
@@ -99,7 +100,7 @@ class _AnyLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Decoders(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """Built once per view: building one costs far more than using it."""
+    """The decoders of one type, built once: building one is far more expensive than using it."""
 
     object: "msgspec.json.Decoder[T]"
     page: "msgspec.json.Decoder[_PageBody[T]]"
@@ -140,7 +141,7 @@ def decode_object(resource: Resource[T], request: Request, response: Response) -
 
 
 def decode_deleted(resource: Resource[T], request: Request, response: Response) -> T | None:
-    """None: it is gone; an object: it is still there, leaving."""
+    """Return None if the object is gone, the object if it is terminating."""
     check(request, response)
     try:
         if _KIND.decode(response.body).kind == "Status":
@@ -152,7 +153,7 @@ def decode_deleted(resource: Resource[T], request: Request, response: Response) 
 
 
 def _is_last_state(metadata: ObjectMeta) -> bool:
-    """Some kinds answer their deletion with what they were; only a grace period or a finalizer keeps an object."""
+    """Return whether the object is gone. Some kinds return it then; only a grace period or finalizer keeps it."""
     if metadata.deletion_timestamp is None:
         return True
     return not metadata.deletion_grace_period_seconds and not metadata.finalizers
@@ -173,7 +174,7 @@ def decode_page(resource: Resource[T], request: Request, response: Response) -> 
 
 
 def _decode_page_piecewise(resource: Resource[T], request: Request, response: Response) -> Page[T]:
-    """One object that we cannot read must not hide the others."""
+    """Decode a page object by object: one that cannot be decoded must not hide the others."""
     decoder = _decoders(resource.view).object
     items: list[T] = []
     unreadable: list[ObjectMeta] = []
@@ -203,12 +204,12 @@ def _decode_or_none(decoder: "msgspec.json.Decoder[T]", raw: msgspec.Raw) -> T |
 
 
 def _has_version(obj: HasMetadata) -> bool:
-    """Versions are compared as integers; an object without one cannot be put in order."""
+    """Return whether the object has a numeric version: versions are compared as integers."""
     return obj.metadata.resource_version.isdecimal()
 
 
 async def decode_events(view: type[T], lines: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent[T], None]:
-    """The events of a watch's lines; an ERROR event raises `ApiError`."""
+    """Yield the events of the lines of a watch; an ERROR event raises `ApiError`."""
     decode = _decoders(view).line.decode
     async for line in lines:
         try:
@@ -235,7 +236,7 @@ def _unreadable_line(line: bytes) -> Unreadable:
 
 
 def check(request: Request, response: Response) -> None:
-    """Raises what the server said no with."""
+    """Raise `ApiError` if the response is an error."""
     if response.status < 300:
         return
     if response.status < 400:
@@ -248,7 +249,7 @@ def check(request: Request, response: Response) -> None:
 
 
 def _formless(request: Request, response: Response) -> Status:
-    """An answer in plain words. A real server has no others for a kind of a group that nobody installed."""
+    """Return the Status of a plain text response. kube-apiserver sends one for a kind of an unknown group."""
     text = " ".join(response.body[:200].decode("utf-8", "replace").split())
     if response.status == 404 and text == "404 page not found":
         return Status(reason="NotFound", message="the server could not find the requested resource")
@@ -256,8 +257,8 @@ def _formless(request: Request, response: Response) -> Status:
 
 
 def _redirected(request: Request, response: Response) -> ApiError:
-    """API servers do not redirect what we ask for: this is a proxy that wants a login, or another server."""
-    # What follows the address may be a secret of the login.
+    """Return the error of a redirect. API servers do not redirect: this is a login proxy, or another server."""
+    # The query may contain a secret of the login.
     target = _header(response, "location").partition("?")[0] or "nowhere"
     words = f"{request.method} {request.path}: redirected to {target}; name the API server itself as server"
     return ApiError(response.status, "Redirected", words)
@@ -270,13 +271,13 @@ def _raise_status(status: Status, code: int, retry_after: float | None) -> NoRet
 
 
 def retry_after_of(response: Response) -> float | None:
-    """Seconds of the Retry-After header; its other form, a date, is not used by API servers."""
+    """Return the seconds of the Retry-After header; API servers do not use its date form."""
     text = _header(response, "retry-after")
     return _pause(float(text)) if text.isdecimal() else None
 
 
 def _pause(seconds: float) -> float:
-    """A server asks for seconds; a proxy in maintenance might ask for a day."""
+    """Limit the pause: a proxy in maintenance might request a day."""
     return min(max(float(seconds), 0.0), LONGEST_PAUSE_SECONDS)
 
 
@@ -285,7 +286,7 @@ def _header(response: Response, name: str) -> str:
 
 
 def _unreadable_answer(request: Request, response: Response, error: Exception) -> ConnectionLost:
-    # The server did answer; but what it did is as unknown as if it had not.
+    # The server answered, but the outcome is as unknown as without a response.
     what = f"{request.method} {request.path}: the answer cannot be read: {error}"
     content_type = _header(response, "content-type").partition(";")[0]
     if content_type not in ("", "application/json"):

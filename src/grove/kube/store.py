@@ -1,21 +1,21 @@
-"""The objects of one kind as we know them: by uid, by name, by controller; never older than our own writes.
+"""A cache of the objects of one kind: by uid, by name, by controller; never older than the client's own writes.
 
-Filled by `reflector.py` from the outside and by whoever writes from the inside. What is made of the objects is not
-here.
+`reflector.py` fills it from lists and watches; clients add the responses of their own writes.
 
-How it stays right. Versions are compared as integers, within one kind only:
-* The watch has a *horizon*: all that happened up to it was applied here. News from before the horizon about an object
-  that we do not hold is old news: it was deleted since.
-* An answer to our own write may be ahead of the horizon. An entry changes only towards a newer version, and a list
+How it stays correct. Versions are compared as integers, within one kind only:
+* The watch has a *horizon*: everything up to this version was applied. An event from before the horizon about an object
+  that is not cached is outdated: the object was deleted since.
+* The response to an own write may be ahead of the horizon. An entry changes only towards a newer version, and a list
   removes only entries that are not newer than the list.
-* Our own delete does not tell its version, so the uid is remembered (*forgotten*) until the watch is past the deletion.
-* Two uids under one name: the one with the higher version is the later one, and the other is gone.
+* The response to an own delete has no version, so the uid is kept as a tombstone (*forgotten*) until the watch is past
+  the deletion.
+* Two uids with one name: the one with the higher version is the later one, and the other is gone.
 
-A new history. Every list is asked for without a resourceVersion: by the contract of the API that is a consistent read,
-at least as new as anything that was answered or watched before it was sent (a list with resourceVersion 0 may be older,
-and is never asked for). So a list that is older than what was known when it was sent - by its own version, by an object
-in it, or by an object that was deleted before - comes from a server that was restored from a backup. Then nothing here
-holds any more: versions of two histories cannot be compared. An object that is only absent was deleted.
+A new history. Every list is requested without a resourceVersion: by the contract of the API that is a consistent read,
+at least as new as anything that was returned or watched before it was sent (a list with resourceVersion 0 may be older,
+and is never requested). So a list that is older than what was known when it was sent - by its own version, by an object
+in it, or by an object that was deleted before - comes from a server that was restored from a backup. Then the whole
+cache is invalid: versions of two histories cannot be compared. An object that is only absent was deleted.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,26 +35,26 @@ _BEFORE_EVERYTHING = -1
 
 
 class ListMark(msgspec.Struct, frozen=True, kw_only=True):
-    """When a list was begun: what happened here later, the list may not know; what was known by then, it must."""
+    """The state when a list was sent: the list must contain what was known then, and may miss later changes."""
 
     number: int
     horizon: int
-    # The newest version that was known.
+    # The newest version at that time.
     known: int
     held: dict[Uid, Any]
-    # Deleted for good.
+    # Tombstones.
     forgotten: frozenset[Uid]
-    # Left out of a partial list: they may live on in another part.
+    # Missing from a partial list: they may still exist outside of it.
     missed: frozenset[Uid]
 
 
 class Store(Generic[T]):
-    """Objects of one kind, fed by one watch. Listeners are called after each visible change, all indexes up to date."""
+    """A store of one kind, filled by one watch. Listeners are called after each change, with all indexes updated."""
 
     def __init__(self, monotonic: Callable[[], float] = lambda: 0.0) -> None:
         self.is_listed = False
         self._monotonic = monotonic
-        # The oldest and the newest of our own writes that the watch has not shown yet: version, and since when.
+        # The oldest and the newest own write that the watch has not shown yet: version and time.
         self._unseen: tuple[int, float] | None = None
         self._newest_unseen: tuple[int, float] | None = None
         self._objects: dict[Uid, T] = {}
@@ -62,19 +62,19 @@ class Store(Generic[T]):
         self._children: dict[OwnerKey, dict[Uid, T]] = {}
         self._listeners: list[Listener[T]] = []
         self._horizon = _BEFORE_EVERYTHING
-        # The newest version of all that was ever heard.
+        # The newest version ever received.
         self._known = _BEFORE_EVERYTHING
         self._list_count = 0
-        # uid -> a version at which it still existed; it never comes back.
+        # Tombstones: uid -> a version at which it still existed.
         self._forgotten: dict[Uid, int] = {}
-        # uid -> version of the partial list that did not have it. Deleted, or moved to another part: until the watch
-        # is past that version nobody knows, and what it tells is held back.
+        # uid -> version of the partial list that did not contain it. It was deleted, or left the selection: until the
+        # watch is past that version this is unknown, and its events are deferred.
         self._missed: dict[Uid, int] = {}
         self._held_back: dict[Uid, T] = {}
-        # Those of them whose deletion the watch has told: no tombstone outlives the partial list.
+        # Those of them whose deletion the watch has shown: no tombstone outlives the partial list.
         self._told_gone: dict[Uid, None] = {}
         self._missed_until = _BEFORE_EVERYTHING
-        # uid -> number of lists begun when we assumed its deletion; only a later list may contradict.
+        # uid -> number of lists when its deletion was assumed; only a later list may contradict.
         self._assumed_leaving: dict[Uid, int] = {}
 
     # Reading
@@ -87,7 +87,7 @@ class Store(Generic[T]):
         return None if uid is None else self._objects[uid]
 
     def owned_by(self, owner: OwnerKey) -> tuple[T, ...]:
-        """Return what this owner controls, in the order of first sight."""
+        """Return the objects that this owner controls, in the order of insertion."""
         children = self._children.get(owner)
         return () if children is None else tuple(children.values())
 
@@ -99,27 +99,27 @@ class Store(Generic[T]):
 
     @property
     def tombstone_count(self) -> int:
-        """Deletions that the watch has not confirmed yet."""
+        """Return the number of deletions that the watch has not confirmed yet."""
         return len(self._forgotten) + len(self._missed)
 
     @property
     def known(self) -> int:
-        """The newest version of all that was heard."""
+        """Return the newest version ever received."""
         return self._known
 
     @property
     def behind_seconds(self) -> float:
-        """For how long the watch has not shown one of our own writes: a watch that is open may have fallen silent."""
+        """Return for how long the watch has not shown one of the own writes: an open watch may hang."""
         return 0.0 if self._unseen is None else self._monotonic() - self._unseen[1]
 
     def subscribe(self, listener: Listener[T]) -> None:
-        """The listener gets (old, new) after each visible change; None: not there. It marks, it does not write."""
+        """Call the listener with (old, new) after each change; None: absent. The listener must not change the store."""
         self._listeners.append(listener)
 
     # Own writes
 
     def observe(self, obj: T) -> None:
-        """The answer to our own write; ignored if we know something newer."""
+        """Store the response to an own write, unless the cached object is newer."""
         version = _version(obj)
         self._offer(obj, version)
         if version > self._horizon:
@@ -127,7 +127,7 @@ class Store(Generic[T]):
             self._unseen = self._unseen or self._newest_unseen
 
     def forget(self, uid: Uid) -> None:
-        """Our delete was answered "gone": removed at once, and nothing from before brings it back."""
+        """Remove an object after an own delete; older events do not bring it back."""
         held = self._objects.get(uid)
         if held is not None:
             self._bury(held)
@@ -135,7 +135,10 @@ class Store(Generic[T]):
             self._forgotten[uid] = self._horizon
 
     def mark_leaving(self, uids: Iterable[Uid], at: datetime) -> None:
-        """After a bulk delete, whose answer shows the past: leaving, until something newer or a later list is here."""
+        """Mark objects as terminating after a bulk delete, until a newer object or a later list arrives.
+
+        The response of a bulk delete shows the objects as they were before.
+        """
         for uid in uids:
             held = self._objects.get(uid)
             if held is not None and not held.metadata.is_terminating:
@@ -143,10 +146,10 @@ class Store(Generic[T]):
                 self._put(cast("T", msgspec.structs.replace(cast("Any", held), metadata=metadata)), held)
                 self._assumed_leaving[uid] = self._list_count
 
-    # The watch's side
+    # Lists and watches
 
     def begin_list(self) -> ListMark:
-        """Call before asking the server, whole list or partial."""
+        """Return a mark of the current state. Call it before a list is sent, full or partial."""
         self._list_count += 1
         return ListMark(
             number=self._list_count,
@@ -158,7 +161,7 @@ class Store(Generic[T]):
         )
 
     def apply_list(self, listing: Listing[T], mark: ListMark) -> bool:
-        """Take in everything there is, as of the listing's version; returns whether that is a new history."""
+        """Apply a full list; return whether it is of a new history."""
         version = int(listing.resource_version)
         is_new_history = _is_new_history(listing, version, mark)
         if is_new_history:
@@ -172,18 +175,18 @@ class Store(Generic[T]):
         return is_new_history
 
     def apply_nothing(self) -> None:
-        """The kind is not served any more: nothing of it exists."""
+        """Remove everything: the kind is not served any more."""
         self._start_over()
 
     def apply_partial_list(self, listing: Listing[T], mark: ListMark, where: Callable[[T], bool]) -> bool:
-        """Take in a fresh list of a part: `where` says which of our objects should be in it.
+        """Apply a list of a selection: `where` returns whether a cached object should be in it.
 
-        The rest is not touched. Returns whether it is of a new history; then nothing of it was taken in.
+        Other objects do not change. Return whether it is of a new history; then nothing of it was applied.
         """
         version = int(listing.resource_version)
         if _is_new_history(listing, version, mark):
             return True
-        # The horizon stays: of the others we know no more than before.
+        # The horizon stays: the list has no information about other objects.
         missing = self._apply_listed(listing, version, mark, filter(where, self._objects.values()))
         if missing and version > self._horizon:
             self._missed.update(dict.fromkeys(missing, version))
@@ -191,7 +194,7 @@ class Store(Generic[T]):
         return False
 
     def apply(self, event: WatchEvent[T]) -> None:
-        """The next event of the watch; late ones are ignored."""
+        """Apply the next event of the watch; outdated ones are ignored."""
         match event:
             case Added() | Modified():
                 version = _version(event.object)
@@ -207,10 +210,10 @@ class Store(Generic[T]):
             case _:
                 assert_never(event)
 
-    # How entries change
+    # Changes of entries
 
     def _offer(self, obj: T, version: int) -> None:
-        """Takes the object if it is news."""
+        """Store the object if it is newer than the cached one."""
         uid = obj.metadata.uid
         held = self._objects.get(uid)
         if held is not None:
@@ -224,7 +227,7 @@ class Store(Generic[T]):
                 self._told_gone.pop(uid, None)
 
     def _apply_listed(self, listing: Listing[T], version: int, mark: ListMark, scope: Iterable[T]) -> tuple[Uid, ...]:
-        """Brings a list in; returns the uids that it showed to be gone."""
+        """Apply a list; return the uids that it showed to be gone."""
         if version < self._horizon:
             return ()
         listed = _uids(listing)
@@ -254,7 +257,7 @@ class Store(Generic[T]):
         return assumed_at is not None and mark.number > assumed_at
 
     def _enter(self, obj: T, version: int) -> None:
-        """A uid that we do not hold. Who has its name now was there before it, or after it."""
+        """Insert a new uid. The cached object of its name is older and removed, or newer and kept."""
         namesake = self.by_name(obj.metadata.namespace, obj.metadata.name)
         if namesake is not None:
             if _version(namesake) > version:
@@ -270,13 +273,13 @@ class Store(Generic[T]):
         self._held_back.pop(metadata.uid, None)
         if metadata.uid in self._missed:
             self._told_gone[metadata.uid] = None
-        # An older event of this kind only said that it was not selected for a while.
+        # An older DELETED event only means that the object was not selected for a while.
         if self._forgotten.get(metadata.uid, version + 1) <= version:
             del self._forgotten[metadata.uid]
         self._advance(version)
 
     def _bury(self, held: T) -> None:
-        """Gone for ever at a version that we do not know; the watch will still tell of its life."""
+        """Remove an object that was deleted at an unknown version; ignore its older events of the watch."""
         self._forgotten[held.metadata.uid] = _version(held)
         self._drop(held)
 
@@ -323,7 +326,7 @@ class Store(Generic[T]):
         for listener in self._listeners:
             listener(old, new)
 
-    # How far the watch is
+    # The horizon
 
     def _advance(self, version: int) -> None:
         if version > self._horizon:
@@ -343,7 +346,7 @@ class Store(Generic[T]):
             self._unseen = newest if newest is not None and newest[0] > self._horizon else None
 
     def _enter_held_back(self) -> None:
-        """The watch is past the partial lists and did not tell of their deletion: they live on in another part."""
+        """Insert deferred objects: the watch is past the partial lists and did not show their deletion."""
         held_back = tuple(self._held_back.values())
         self._held_back.clear()
         for obj in held_back:
@@ -351,14 +354,14 @@ class Store(Generic[T]):
                 self._enter(obj, _version(obj))
 
     def _drop_confirmed(self, listing: Listing[T], version: int) -> None:
-        """A list that is past an object's last known version and does not have it is past its deletion."""
+        """Drop tombstones that a list confirmed: it is newer than the object and does not contain it."""
         if self._forgotten:
             listed = _uids(listing)
             kept = {uid: known for uid, known in self._forgotten.items() if uid in listed or known > version}
             self._forgotten = kept
 
     def _start_over(self) -> None:
-        """Nothing that we know holds any more: the server was restored from a backup, or dropped the kind."""
+        """Clear the store: the server was restored from a backup, or does not serve the kind any more."""
         self._horizon = self._known = _BEFORE_EVERYTHING
         self._unseen = None
         self._forgotten.clear()
@@ -374,12 +377,12 @@ def _is_new_history(listing: Listing[T], version: int, mark: ListMark) -> bool:
 
 
 def _is_from_a_backup(obj: HasMetadata, mark: ListMark) -> bool:
-    """Answer whether it contradicts what was known when the list was sent."""
+    """Return whether the object contradicts what was known when the list was sent."""
     uid = obj.metadata.uid
     held = mark.held.get(uid)
     if held is not None:
         return _version(obj) < _version(held)
-    # All that existed at the horizon, and did not change since, was held.
+    # Everything that existed at the horizon and did not change since was cached.
     return uid in mark.forgotten or (_version(obj) <= mark.horizon and uid not in mark.missed)
 
 

@@ -1,6 +1,6 @@
-"""How a server proves itself to us, and we to it: the TLS side of an `Access`.
+"""Builds the TLS context of an `Access`.
 
-Which certificates these are at a given moment is known by `credentials.py`.
+`credentials.py` provides the current certificates.
 """
 
 import ssl
@@ -9,12 +9,12 @@ import tempfile
 from grove.errors import UserError
 from grove.kube.kubeconfig import Access
 
-# True: as the library does by default, which for plain HTTP is nothing.
+# True: the default of the library, which is no TLS for plain HTTP.
 Tls = ssl.SSLContext | bool
 
 
 def tls_context(access: Access) -> Tls:
-    """What to connect with. Raises `UserError` for what is not a certificate or key."""
+    """Return the TLS context. Raises `UserError` for an invalid certificate or key."""
     if not access.server.startswith("https://"):
         return True
     try:
@@ -32,11 +32,11 @@ def tls_context(access: Access) -> Tls:
 
 
 def _load_client_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    # The standard library takes files only; this one is readable by us alone, and gone at once.
+    # The standard library accepts only files; this one is private and deleted at once.
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
         file.write(certificate + b"\n" + key)
         file.flush()
-        # Without a password an encrypted key would ask for one at the terminal, and everything would stand still.
+        # Without a password, an encrypted key would prompt for one at the terminal and block the process.
         context.load_cert_chain(file.name, password=b"")
 
 

@@ -1,7 +1,7 @@
-"""The network door: one request in, one response or one stream of lines out.
+"""The transport interface: a request in, a response or a stream of lines out.
 
 Implementations: `cluster/in_process_transport.py` (no sockets) and, over HTTP, `http_transport.py`, and
-`light_transport.py` for short commands. `sim/faults.py` wraps one. Nothing else in the project talks to a server.
+`light_transport.py` for short commands. `sim/faults.py` wraps one. No other module connects to an API server.
 """
 
 import platform
@@ -14,7 +14,7 @@ import msgspec
 
 from grove import __version__
 
-# Of an answer; nobody reads the others.
+# The response headers that are used.
 READ_HEADERS = ("Content-Type", "Location", "Retry-After", "Warning")
 
 
@@ -24,11 +24,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
     body: bytes = b""
     content_type: str = "application/json"
-    # As in HTTP; empty: JSON as it is.
+    # The Accept header; empty: plain JSON.
     accept: str = ""
-    # The program that asks, as in a User-Agent; empty inside one process, where nobody wants to see managedFields.
+    # The client program, as in a User-Agent; empty inside one process, where managedFields are not needed.
     program: str = ""
-    # For a write that comes too late at some instant: asked last of all, when its bytes are about to leave.
+    # For a write with a deadline: checked last, right before its bytes are sent.
     may_leave: Callable[[], bool] | None = None
 
     @property
@@ -43,12 +43,15 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transport(Protocol):
-    """Raises `ConnectionLost` when there is no answer; every HTTP status is a `Response`."""
+    """A connection to an API server.
+
+    Raises `ConnectionLost` when there is no response; every HTTP status is a `Response`.
+    """
 
     async def send(self, request: Request) -> Response: ...
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Lines of a watch, without their newline, until the server ends it; entering raises `ApiError` if refused."""
+        """Return the lines of a watch, without newlines, until the server ends it. Entering may raise `ApiError`."""
         ...
 
 
@@ -60,5 +63,5 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 @cache
 def user_agent() -> str:
-    """How we are named in the server's audit log."""
+    """Return the User-Agent, as it appears in the audit log of the server."""
     return f"grove/{__version__} ({platform.system().lower()}/{platform.machine()})"

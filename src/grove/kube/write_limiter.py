@@ -1,7 +1,7 @@
-"""How many writes may be on their way at once, and whose turn is next.
+"""A limit of writes in flight, with fair queuing between flows.
 
-The limit follows what the server can take; lanes (one per set) take turns, so that ten thousand creates of one set
-never stand in front of another set's deletion. Retrying is not here: callers know what is safe to repeat.
+The limit adapts to the server. Flows (one per set) are served in turn, so that ten thousand creates of one set never
+delay the deletion of another. Retries are up to the caller, who knows what is safe to repeat.
 """
 
 import asyncio
@@ -12,21 +12,21 @@ from grove.clock import Clock
 from grove.errors import require
 
 SLOW_ANSWER_SECONDS = 0.5
-# Too many requests, and unavailable: the server says that it cannot keep up, and perhaps when to come back.
+# Too many requests, and unavailable: the server is overloaded, and may send Retry-After.
 OVERLOADED = (429, 503)
 NO_ANSWER = 0
 _SECONDS_BETWEEN_CUTS = 1.0
 
 
 class WriteLimiter:
-    """Bounded writes in flight: halved when the server pushes back, raised slowly while it keeps up."""
+    """A limiter of writes in flight: the limit is halved on overload and raised slowly otherwise."""
 
     def __init__(self, clock: Clock, *, start: int = 32, lowest: int = 4, highest: int = 64) -> None:
         require(0 < lowest <= start <= highest, "a write limit starts between its bounds")
         self._clock = clock
         self._lowest = lowest
         self._highest = highest
-        # Slowness alone cuts no deeper than this: the server may be far away rather than overloaded.
+        # The lowest limit for slow responses: the server may be far away rather than overloaded.
         self._lowest_when_slow = max(lowest, start // 2)
         self._limit = float(start)
         self._in_flight = 0
@@ -47,13 +47,13 @@ class WriteLimiter:
         return WriteSlot(self, self._clock, flow)
 
     async def acquire(self, flow: str) -> None:
-        """Waits for this lane's turn, then until the instant that the server asked us to wait for."""
+        """Wait for a slot of this flow, then until the Retry-After time of the server."""
         if self._waiting or self._in_flight >= self.limit:
             await self._queue_up(flow)
         else:
             self._in_flight += 1
         try:
-            # Waiting inside the turn keeps the order of the lanes; a later answer may move the instant again.
+            # Waiting inside the slot keeps the order of the flows; a later response may extend the pause.
             while (seconds := self._closed_until - self._clock.monotonic()) > 0:
                 await self._clock.sleep(seconds)
         except BaseException:
@@ -65,13 +65,13 @@ class WriteLimiter:
         self._admit()
 
     def learn(self, status: int, latency: float, retry_after: float | None) -> None:
-        """What one answer, or its absence, says about the server."""
+        """Adjust the limit to one response, or to its absence."""
         if status in OVERLOADED:
             if retry_after is not None:
                 self._closed_until = max(self._closed_until, self._clock.monotonic() + retry_after)
             self._cut(self._lowest)
         elif status == NO_ANSWER:
-            # A connection that breaks at once says nothing about load; waiting in vain does.
+            # A connection that breaks at once is no sign of load; a timeout is.
             if latency > SLOW_ANSWER_SECONDS:
                 self._cut(self._lowest)
         elif latency > SLOW_ANSWER_SECONDS:
@@ -102,7 +102,7 @@ class WriteLimiter:
                 ready.set_result(None)
 
     def _cut(self, lowest: int) -> None:
-        # Many answers tell of the same overload: one cut for all of them.
+        # Many responses show the same overload: decrease the limit once for all of them.
         now = self._clock.monotonic()
         if now - self._cut_at >= _SECONDS_BETWEEN_CUTS:
             self._cut_at = now
@@ -110,7 +110,7 @@ class WriteLimiter:
 
 
 class WriteSlot:
-    """One write's place among the writes in flight."""
+    """The slot of one write among the writes in flight."""
 
     __slots__ = ("_clock", "_lane", "_limiter", "_started_at")
 
@@ -131,9 +131,9 @@ class WriteSlot:
         self._limiter.release()
 
     def answered(self, status: int, *, retry_after: float | None = None) -> None:
-        """The server answered; the limiter learns from the status and from how long it took."""
+        """Report a response; the limiter uses its status and latency."""
         self._limiter.learn(status, self._clock.monotonic() - self._started_at, retry_after)
 
     def unanswered(self) -> None:
-        """There was no answer, for as long as we waited."""
+        """Report that there was no response."""
         self._limiter.learn(NO_ANSWER, self._clock.monotonic() - self._started_at, None)

@@ -35,7 +35,7 @@ NO_LABELS: Mapping[str, str] = {}
 
 
 class Cluster:
-    """Nodes and the pods on them, followed incrementally. One writer."""
+    """Nodes and the pods on them, updated incrementally. It has one writer."""
 
     def __init__(self, nodes: Iterable[NodeView] = ()) -> None:
         self.nodes: dict[str, NodeView] = {}
@@ -49,13 +49,13 @@ class Cluster:
 
     @property
     def layout(self) -> "_Layout":
-        """Everything that only depends on the nodes themselves; kept until one of them changes."""
+        """Return what depends only on the nodes; cached until a node changes."""
         if self._layout is None:
             self._layout = _Layout(self.nodes)
         return self._layout
 
     def set_node(self, node: NodeView) -> bool:
-        """Take over a new or changed node; false if there is nothing new about it."""
+        """Add or update a node; return whether it changed."""
         before = self.nodes.get(node.name)
         if before == node:
             return False
@@ -75,14 +75,14 @@ class Cluster:
         return True
 
     def place(self, pod: PodDemand, node: str) -> None:
-        """This pod takes room on this node, which need not be known (yet)."""
+        """Reserve capacity for this pod on the node. The node may be unknown (yet)."""
         require(pod.uid not in self._placed, f"pod {pod} is placed once")
         self._placed[pod.uid] = (pod, node)
         self._take(pod.shape, node, 1)
         self.neighbours.add(pod, self._labels(node))
 
     def remove(self, uid: Uid) -> bool:
-        """The pod gives its room back; false if it had none."""
+        """Release the capacity of the pod; return whether it had any."""
         pod, node = self._placed.pop(uid, (None, ""))
         if pod is None:
             return False
@@ -126,7 +126,7 @@ class Cluster:
 
 
 class _Layout:
-    """Which nodes suit which shape in which domain, whatever their load. Answers are remembered."""
+    """The nodes that suit each shape in each domain, whatever their load. Results are cached."""
 
     def __init__(self, nodes: Mapping[str, NodeView]) -> None:
         self.nodes = tuple(nodes[name] for name in sorted(nodes))
@@ -135,7 +135,7 @@ class _Layout:
 
     @cached_property
     def largest(self) -> Mapping[str, int]:
-        """The most of each resource that one node has: what makes a pod large or small."""
+        """Return the largest allocatable amount of each resource on one node. Pod sizes are relative to it."""
         largest: dict[str, int] = {}
         for node in self.nodes:
             for resource, amount in node.allocatable.items():
@@ -143,7 +143,7 @@ class _Layout:
         return largest
 
     def candidates(self, shape: SchedulingClass, domain: Domain) -> tuple[str, ...]:
-        """Names of the suitable nodes, best liked first, then by name."""
+        """Return the names of the suitable nodes, highest score first, then by name."""
         key = (shape, domain)
         found = self._candidates.get(key)
         if found is None:
@@ -153,7 +153,7 @@ class _Layout:
         return found
 
     def values(self, key: str, domain: Domain) -> tuple[str, ...]:
-        """The values that this node label has inside the domain, sorted."""
+        """Return the values that this node label has inside the domain, sorted."""
         found = self._values.get((key, domain))
         if found is None:
             values = {node.labels[key]: None for node in self.nodes if key in node.labels and node in domain}
@@ -162,7 +162,7 @@ class _Layout:
 
 
 class Scratch:
-    """A copy of what is free, for one cycle: place, look, take back to a mark."""
+    """A copy of the free capacity for one cycle, with rollback to a mark."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.nodes = cluster.nodes
@@ -171,16 +171,16 @@ class Scratch:
         self.neighbours = cluster.neighbours.fork()
         self.bindings: list[Binding] = []
         self.node_of: dict[Uid, str] = {}
-        # For each shape and domain, the candidates before this position are full: only a rollback makes room.
+        # For each shape and domain, the candidates before this position are full: only a rollback frees capacity.
         self._cursors: dict[tuple[SchedulingClass, Domain], int] = {}
-        # What to put back, newest last: container[key] = value.
+        # Values to restore on rollback, newest last: container[key] = value.
         self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
 
     def mark(self) -> tuple[int, int]:
         return len(self._journal), len(self.bindings)
 
     def rollback(self, mark: tuple[int, int]) -> None:
-        """Everything placed since the mark is taken back."""
+        """Undo every placement since the mark."""
         length, binding_count = mark
         while len(self._journal) > length:
             container, key, value = self._journal.pop()
@@ -198,7 +198,7 @@ class Scratch:
         self.node_of[pod.uid] = node
 
     def find(self, pod: PodDemand, domain: Domain = EVERYWHERE) -> str | None:
-        """The node this pod would take now, or None."""
+        """Return the node that this pod would be placed on now, or None."""
         shape = pod.shape
         names = self.layout.candidates(shape, domain)
         start = self._first_with_room(shape, domain, names)
@@ -226,12 +226,12 @@ class Scratch:
         )
         if not pod.shape.preferred_pods:
             return next(possible, None)
-        # max() takes the first of equals, so the order of the names decides ties.
+        # max() returns the first of equals, so the order of the names decides ties.
         return max(possible, key=lambda name: self.neighbours.score(pod.shape, self.nodes[name].labels), default=None)
 
 
 def taken(free: Mapping[str, int], shape: SchedulingClass, step: int) -> Mapping[str, int]:
-    """The free amounts after `step` more pods of this shape. The old amounts stay as they are."""
+    """Return the free amounts after `step` more pods of this shape, as a new mapping."""
     left = dict(free)
     for name, amount in shape.requests:
         left[name] = left.get(name, 0) - step * amount

@@ -1,8 +1,9 @@
-"""One scheduling cycle: everything that waits, in order, against what is free.
+"""One scheduling cycle: place all pending gangs and pods, in order, on the free capacity.
 
-1. The minima of gangs, each all or nothing; a gang that does not fit does not hold up the next.
-2. Room is kept for the minima of scaled gangs whose base is scheduled and whose gates are about to go.
-3. Extras of gangs and pods without a gang, one by one.
+1. The minima of gangs, each all or nothing; a gang that does not fit does not block the next.
+2. Capacity is reserved for the minima of scaled gangs whose base gang is scheduled and whose gates are about to be
+   removed.
+3. Surplus pods of gangs (those above the minimum) and pods without a gang, one by one.
 
 The order within each step: higher priority, then base before scaled gangs (in step 3), then older, then by name.
 """
@@ -38,7 +39,10 @@ from grove.placement.unschedulable_reasons import explain_gang, explain_incomple
 
 
 def schedule(cluster: Cluster, gangs: Iterable[GangDemand], ungrouped_pods: Iterable[PodDemand] = ()) -> Decisions:
-    """Who goes where, and why the others wait. The cluster is left as it was: what is bound is told to it later."""
+    """Return the bindings, and why the other pods wait.
+
+    The cluster does not change: the caller adds the pods after it bound them.
+    """
     waiting = sorted(gangs, key=_gang_order)
     single = tuple(ungrouped_pods)
     cluster.watch_terms(_terms(waiting, single))
@@ -66,7 +70,7 @@ def schedule(cluster: Cluster, gangs: Iterable[GangDemand], ungrouped_pods: Iter
 
 
 class _Cycle:
-    """What one cycle knows while it runs."""
+    """The state of one scheduling cycle."""
 
     def __init__(self, cycle_snapshot: Scratch) -> None:
         self.cycle_snapshot = cycle_snapshot
@@ -74,13 +78,13 @@ class _Cycle:
         # Gangs with their minima in place, by this cycle or before it.
         self._standing: dict[NamespacedName, None] = {}
         self._kept_for: list[str] = []
-        # Room only shrinks within a cycle: what did not fit once need not be tried or explained again.
+        # Free capacity only shrinks within a cycle: what did not fit once need not be tried or explained again.
         self._hopeless_gangs: dict[tuple[SchedulingClass, ...], str] = {}
         self._hopeless_pods: dict[SchedulingClass, str] = {}
 
     def place_minimum(self, gang: GangDemand) -> None:
         if not is_complete(gang):
-            # A gang of which every pod is gated has nobody to tell.
+            # When every pod of the gang is gated, there is no pod to report on.
             if any(group.pending for group in gang.groups):
                 self._wait(gang, WaitReason.GANG_IS_INCOMPLETE, explain_incomplete(gang))
             return
@@ -93,7 +97,7 @@ class _Cycle:
         self._standing[gang.name] = None
 
     def reserve(self, gang: GangDemand) -> None:
-        """Nothing is bound: the room is only withheld from the extras of this cycle."""
+        """Reserve capacity for a scaled gang. Nothing is bound: surplus pods of this cycle cannot use it."""
         if gang.name in self._standing or not gang.is_scaled:
             return
         base = NamespacedName(namespace=gang.name.namespace, name=gang.base)
@@ -124,7 +128,7 @@ class _Cycle:
             self.unplaced.append(Unplaced(pods=(pod,), reason=WaitReason.DOES_NOT_FIT, message=message))
 
     def _try_gang(self, scope: Scope) -> str:
-        """Empty if the gang was placed, else why not."""
+        """Place the gang. Return an empty string if it was placed, else why not."""
         if place_gang(self.cycle_snapshot, scope):
             return ""
         message = explain_gang(self.cycle_snapshot, scope)
@@ -136,7 +140,7 @@ class _Cycle:
         return self._hopeless_gangs.get(_shapes(scope), "") if self._hopeless_gangs and self._is_plain(scope) else ""
 
     def _is_plain(self, scope: Scope) -> bool:
-        """Is the answer for this gang the same for every gang of the same shapes?"""
+        """Return whether the result for this gang holds for every gang of the same shapes."""
         return (
             scope.pack is None
             and not scope.children
@@ -151,7 +155,7 @@ class _Cycle:
         )
 
     def _explain_once(self, pod: PodDemand) -> str:
-        """Pods of one shape wait for one reason; only those that care about others are explained one by one."""
+        """Explain each shape once; only pods with pod (anti-)affinity are explained one by one."""
         if is_social(pod.shape) or self.cycle_snapshot.neighbours.anyone_repels:
             return explain_pod(self.cycle_snapshot, pod, kept_for=self._kept_for)
         if pod.shape not in self._hopeless_pods:

@@ -1,6 +1,6 @@
-"""All or nothing: the minima of a gang are placed together, or none of them is.
+"""Gang placement: the minima of a gang are placed together, or none of them is.
 
-Also here: which pods of a gang are its minimum, and where its extras may go.
+This module also selects the pods that form the minimum, and the domains where surplus pods may go.
 """
 
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from grove.placement.inter_pod_affinity import matches
 from grove.placement.topology_packing import Scope, find_node, home_domain, place_pods, place_scope
 from grove.placement.types import GangDemand, GroupDemand, Pack, PodDemand
 
-# A pack constraint, and the pod groups that it holds together.
+# A pack constraint, and the pod groups that it applies to.
 _Around = tuple[Pack, tuple[str, ...]]
 
 
 def minimum(group: GroupDemand) -> tuple[PodDemand, ...]:
-    """The waiting pods that bring the group to its minimum: the first in the gang's own order."""
+    """Return the pending pods that bring the group to its minimum: the first in the order of the gang."""
     return group.pending[: group.needed_count]
 
 
@@ -29,7 +29,7 @@ def extras(group: GroupDemand) -> tuple[PodDemand, ...]:
 
 
 def is_complete(gang: GangDemand) -> bool:
-    """Every minimum is there to be placed; a gang with a missing or gated one is not tried."""
+    """Return whether every minimum can be placed; a gang with a missing or gated one is not tried."""
     return all(group.needed_count <= len(group.pending) for group in gang.groups)
 
 
@@ -38,7 +38,7 @@ def minimum_scope(gang: GangDemand) -> Scope:
 
 
 def reserved_scope(gang: GangDemand) -> Scope | None:
-    """What is withheld for a gang that will be ungated in a moment; None if its minimum is not there."""
+    """Return the capacity to reserve for a gang that is about to be ungated; None if its minimum is incomplete."""
     chosen = {group.name: reservable_minimum(group) for group in gang.groups}
     if any(len(chosen[group.name]) < group.needed_count for group in gang.groups):
         return None
@@ -46,14 +46,14 @@ def reserved_scope(gang: GangDemand) -> Scope | None:
 
 
 def place_gang(cycle_snapshot: Scratch, scope: Scope) -> bool:
-    """Place all pods of the scope on the scratch, or leave it as it was."""
+    """Place all pods of the scope, or none."""
     return place_scope(cycle_snapshot, scope) or _place_around_anchor(cycle_snapshot, scope)
 
 
 def _place_around_anchor(cycle_snapshot: Scratch, scope: Scope) -> bool:
-    """Pods that want each other's company follow the first one: try it in every domain, not only in the first.
+    """Place pods with affinity to each other: they follow the first one, so try that one in every domain.
 
-    Only for gangs without pack constraints, which are the better way to say this.
+    Only for gangs without pack constraints, which are the better way to express this.
     """
     anchors = [(pod, term) for pod in scope.pods for term in pod.shape.affinity if matches(term, pod)]
     if not anchors or scope.children:
@@ -70,7 +70,7 @@ def _place_around_anchor(cycle_snapshot: Scratch, scope: Scope) -> bool:
 
 
 def place_extras(cycle_snapshot: Scratch, gang: GangDemand, group: GroupDemand) -> tuple[PodDemand, ...]:
-    """Place the pods above the minimum one by one; returns those that found no node."""
+    """Place the pods above the minimum one by one; return those that do not fit."""
     packs = _packs_around(gang, group)
     # In a scope that has no pods yet, the first one decides where the others go.
     domains: tuple[Domain, tuple[Domain, ...]] | None = None if packs else (EVERYWHERE, ())
@@ -96,7 +96,7 @@ def _place_one(cycle_snapshot: Scratch, pod: PodDemand, within: Domain, order: t
 
 
 def _extra_scope(cycle_snapshot: Scratch, gang: GangDemand, packs: list[_Around], pod: PodDemand) -> Scope:
-    """One pod inside all the scopes that hold for it."""
+    """Return a scope for one pod, nested in all scopes that apply to it."""
     placed = _nodes_by_group(cycle_snapshot, gang)
     scope = Scope(name=pod.name, pods=(pod,))
     for pack, names in reversed(packs):
@@ -106,7 +106,10 @@ def _extra_scope(cycle_snapshot: Scratch, gang: GangDemand, packs: list[_Around]
 
 
 def extra_domains(cycle_snapshot: Scratch, gang: GangDemand, group: GroupDemand) -> tuple[Domain, tuple[Domain, ...]]:
-    """Where an extra of this group must go, and where it would best go. Its placed mates decide."""
+    """Return the domain required for a surplus pod of this group, and the preferred ones.
+
+    The placed pods of the gang determine both.
+    """
     packs = _packs_around(gang, group)
     if not packs:
         return EVERYWHERE, ()
@@ -120,12 +123,12 @@ def extra_domains(cycle_snapshot: Scratch, gang: GangDemand, group: GroupDemand)
         if pack.preferred:
             home = home_domain(cycle_snapshot, pack.preferred, nodes, within)
             order[:0] = [home] if home else []
-    # A wish of a wide scope must not lead out of what a narrower one requires.
+    # A preference of a wide scope must not lead out of the domain that a narrower scope requires.
     return within, tuple(_inside(home, within) for home in order)
 
 
 def _packs_around(gang: GangDemand, group: GroupDemand) -> list[_Around]:
-    """The pack constraints that hold for a group, widest first, each with the groups it holds together."""
+    """Return the pack constraints that apply to a group, widest first, each with its groups."""
     around = [(gang.pack, tuple(member.name for member in gang.groups))]
     around += [(wide.pack, wide.group_names) for wide in gang.pack_groups if group.name in wide.group_names]
     around.append((group.pack, (group.name,)))
@@ -133,7 +136,7 @@ def _packs_around(gang: GangDemand, group: GroupDemand) -> list[_Around]:
 
 
 def _nodes_by_group(cycle_snapshot: Scratch, gang: GangDemand) -> Mapping[str, tuple[str, ...]]:
-    """Where the pods of each group are, those placed in this very cycle included."""
+    """Return the nodes of each group's pods, including pods placed in this cycle."""
     fresh = cycle_snapshot.node_of
     return {
         group.name: (*group.nodes, *(fresh[pod.uid] for pod in group.pending if pod.uid in fresh))

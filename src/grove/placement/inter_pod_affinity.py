@@ -1,9 +1,10 @@
-"""Pods that attract or repel each other: required and preferred pod (anti-)affinity.
+"""Inter-pod affinity and anti-affinity, required and preferred.
 
-For every term in use this counts the placed pods that match it, and for every required anti-affinity of a placed pod
-where it stands - per value of the term's node label. Counts follow each placement, so a check never walks over pods.
+For every term in use, the index counts the placed pods that match it; for every required anti-affinity term, it counts
+the placed pods that have it. Counts are per value of the term's node label. They are updated with each placement, so a
+check never iterates over pods.
 
-Not honoured: the preferences of pods already placed, and namespace selectors that need a namespace's labels.
+Not supported: preferences of pods that are already placed, and namespace selectors that need a namespace's labels.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from grove.placement.node_fit import meets
 from grove.placement.types import PodDemand, PodTerm, SchedulingClass, SelectorOperator
 
-# Counts of terms that no waiting pod uses any more are dropped when there are this many.
+# When there are this many terms, counts of terms that no pending pod uses are dropped.
 MOST_TERMS = 4096
 
 Counts = dict[str, int]
-# What to put back, newest last: counts[key] = value.
+# Values to restore on rollback, newest last: counts[key] = value.
 Journal = list[tuple[dict[str, int], str, int]]
 Placed = Iterable[tuple[PodDemand, Mapping[str, str]]]
 
@@ -26,7 +27,7 @@ class Neighbours:
         self._holders = _CountedTerms()
 
     def fork(self) -> "Neighbours":
-        """An independent copy; usually there is nothing to copy."""
+        """Return an independent copy; usually there is nothing to copy."""
         fork = Neighbours()
         fork._matching = self._matching.fork()
         fork._holders = self._holders.fork()
@@ -37,7 +38,7 @@ class Neighbours:
         return bool(self._holders.counts)
 
     def watch(self, terms: Iterable[PodTerm], placed: Placed) -> None:
-        """Count these terms from now on. `placed` is only walked if one of them is new."""
+        """Count these terms from now on. `placed` is iterated only if one of them is new."""
         wanted = dict.fromkeys(terms)
         new = [term for term in wanted if term not in self._matching.counts]
         if not new:
@@ -64,7 +65,7 @@ class Neighbours:
                 self._holders.discard(term)
 
     def recount(self, placed: Placed) -> None:
-        """Labels of nodes changed: forget all counts and take those of the placed pods anew."""
+        """Count all placed pods again. Call it when labels of nodes changed."""
         self._matching = _CountedTerms()
         self._holders = _CountedTerms()
         for pod, labels in placed:
@@ -79,12 +80,12 @@ class Neighbours:
                 _bump(counts, labels.get(term.topology_key), step, journal)
 
     def veto(self, pod: PodDemand) -> "Veto":
-        """What speaks against a node, for this pod, as things stand now."""
+        """Return a filter that checks nodes for this pod against the current counts."""
         shape = pod.shape
         attracted = []
         for term in shape.affinity:
             counts = self._matching.counts.get(term, {})
-            # The first of a group that wants to be together may go anywhere.
+            # The first pod of a group with affinity to itself may go anywhere.
             is_first = matches(term, pod) and not any(counts.values())
             attracted.append((term.topology_key, counts, is_first))
         repelled = [(term.topology_key, self._matching.counts.get(term, {})) for term in shape.anti_affinity]
@@ -92,7 +93,7 @@ class Neighbours:
         return Veto(attracted, repelled, unwelcome)
 
     def score(self, shape: SchedulingClass, labels: Mapping[str, str]) -> int:
-        """Preferred pod (anti-)affinity: the weight of each term for each matching pod in the node's domain."""
+        """Return the preferred pod (anti-)affinity score: weight times matching pods in the domain of the node."""
         return sum(
             preferred.weight
             * self._matching.counts.get(preferred.term, {}).get(labels.get(preferred.term.topology_key, ""), 0)
@@ -101,7 +102,7 @@ class Neighbours:
 
 
 class _CountedTerms:
-    """Terms with their counts, found by a label that a matching pod must have: thousands cost no more than one."""
+    """Terms with their counts, indexed by a label that a matching pod must have: lookup does not scan all terms."""
 
     def __init__(self) -> None:
         self.counts: dict[PodTerm, Counts] = {}
@@ -116,7 +117,7 @@ class _CountedTerms:
         return fork
 
     def add(self, term: PodTerm) -> Counts:
-        """The counts of this term, which is followed from now on."""
+        """Start to count this term, if it is new; return its counts."""
         counts = self.counts.get(term)
         if counts is None:
             counts = self.counts[term] = {}
@@ -137,7 +138,7 @@ class _CountedTerms:
             del self._by_label[label]
 
     def matching(self, pod: PodDemand) -> Iterator[tuple[PodTerm, Counts]]:
-        """The terms that match this pod."""
+        """Yield the terms that match this pod."""
         for label in pod.labels.items() if self._by_label else ():
             for term in self._by_label.get(label, ()):
                 if matches(term, pod):
@@ -147,7 +148,7 @@ class _CountedTerms:
                 yield term, self.counts[term]
 
     def _best_label(self, term: PodTerm) -> tuple[str, str] | None:
-        """Of the labels that the term demands, the one with the fewest terms so far; None if there is none."""
+        """Return the required label with the fewest terms so far; None if the term requires no label."""
         labels = [
             (requirement.key, requirement.values[0])
             for requirement in term.requirements
@@ -157,7 +158,7 @@ class _CountedTerms:
 
 
 class Veto:
-    """One pod's neighbours, looked up once and asked for many nodes."""
+    """The affinity counts for one pod, looked up once and checked for many nodes."""
 
     def __init__(
         self,
@@ -170,7 +171,7 @@ class Veto:
         self._unwelcome = unwelcome
 
     def reason(self, labels: Mapping[str, str]) -> str:
-        """Why not on a node with these labels, said of nodes in plural; empty if nothing speaks against it."""
+        """Return why the pod cannot go to a node with these labels, phrased for several nodes; empty if it can."""
         for key, counts, is_first in self._attracted:
             value = labels.get(key)
             if value is None or (not counts.get(value, 0) and not is_first):
@@ -191,12 +192,12 @@ def matches(term: PodTerm, pod: PodDemand) -> bool:
 
 
 def terms_of(shape: SchedulingClass) -> tuple[PodTerm, ...]:
-    """Every term whose matching pods must be counted to place pods of this shape."""
+    """Return every term whose matching pods must be counted to place pods of this shape."""
     return (*shape.affinity, *shape.anti_affinity, *(preferred.term for preferred in shape.preferred_pods))
 
 
 def is_social(shape: SchedulingClass) -> bool:
-    """Does the pod care about other pods?"""
+    """Return whether the shape has pod affinity or anti-affinity, required or preferred."""
     return bool(shape.affinity or shape.anti_affinity or shape.preferred_pods)
 
 

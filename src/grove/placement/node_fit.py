@@ -1,6 +1,6 @@
-"""Does this node suit this pod? Static facts only: labels, taints, cordon, readiness - and room.
+"""Node fit of one pod: labels, taints, cordon, readiness and free resources.
 
-Pods that attract or repel each other are counted in `inter_pod_affinity.py`.
+Affinity between pods is in `inter_pod_affinity.py`.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from grove.placement.types import (
 
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable")
 NOT_READY = Taint(key="node.kubernetes.io/not-ready")
-# What a preferred node loses for each soft taint that the pod does not tolerate.
+# Subtracted from the score of a node for each PreferNoSchedule taint that the pod does not tolerate.
 SOFT_TAINT_PENALTY = 10
 
 
 def static_misfit(shape: SchedulingClass, node: NodeView) -> str:
-    """Why pods of this shape cannot run on this node whatever its load, said of nodes in plural; empty if they can.
+    """Return why pods of this shape cannot run on this node whatever its load; empty if they can.
 
-    Guards in the order of what a user should look at first.
+    The text is phrased for several nodes. Checks are in the order of what a user should look at first.
     """
     tolerations = shape.tolerations
     if node.is_cordoned and not tolerates(tolerations, UNSCHEDULABLE):
@@ -44,7 +44,7 @@ def static_misfit(shape: SchedulingClass, node: NodeView) -> str:
 
 
 def missing_resources(shape: SchedulingClass, free: Mapping[str, int]) -> tuple[str, ...]:
-    """The resources of which this node has too little left, by name."""
+    """Return the names of the resources of which this node has too little left."""
     return tuple(name for name, amount in shape.requests if amount > 0 and free.get(name, 0) < amount)
 
 
@@ -57,7 +57,7 @@ def has_room(shape: SchedulingClass, free: Mapping[str, int]) -> bool:
 
 
 def room_count(shape: SchedulingClass, free: Mapping[str, int], at_most: int) -> int:
-    """How many pods of this shape the free amounts hold, counted up to `at_most`."""
+    """Return how many pods of this shape fit, at most `at_most`."""
     count = at_most
     for name, amount in shape.requests:
         if amount > 0:
@@ -66,7 +66,7 @@ def room_count(shape: SchedulingClass, free: Mapping[str, int], at_most: int) ->
 
 
 def static_score(shape: SchedulingClass, node: NodeView) -> int:
-    """How much the pod would like this node: preferred node affinity, less the soft taints it does not tolerate."""
+    """Return the preferred node affinity score, less a penalty for each untolerated PreferNoSchedule taint."""
     liked = sum(preferred.weight for preferred in shape.preferred_nodes if matches_node(preferred.term, node))
     soft = sum(taint.effect == "PreferNoSchedule" and not tolerates(shape.tolerations, taint) for taint in node.taints)
     return liked - SOFT_TAINT_PENALTY * soft
@@ -88,7 +88,7 @@ def _tolerates_one(toleration: Toleration, taint: Taint) -> bool:
 
 
 def matches_node(term: NodeTerm, node: NodeView) -> bool:
-    """All expressions and fields of the term hold. As in Kubernetes, an empty term matches nothing."""
+    """Return whether all expressions and fields of the term match. As in Kubernetes, an empty term matches nothing."""
     if not term.expressions and not term.fields:
         return False
     names = {"metadata.name": node.name}
@@ -98,7 +98,7 @@ def matches_node(term: NodeTerm, node: NodeView) -> bool:
 
 
 def meets(requirement: NodeRequirement, labels: Mapping[str, str]) -> bool:
-    """One requirement on labels. `NotIn` also holds when the label is absent."""
+    """Return whether the labels match one requirement. `NotIn` also matches when the label is absent."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case SelectorOperator.IN:
@@ -116,7 +116,7 @@ def meets(requirement: NodeRequirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(requirement: NodeRequirement, value: str | None) -> bool:
-    """`Gt` and `Lt` compare integers; anything else on either side matches nothing."""
+    """Compare integers with `Gt` or `Lt`; anything else on either side matches nothing."""
     if value is None or len(requirement.values) != 1:
         return False
     try:

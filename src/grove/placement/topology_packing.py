@@ -1,12 +1,12 @@
-"""Packing: keeping the pods of a scope in one topology domain, or in as few as possible.
+"""Topology packing: place the pods of a scope in one topology domain, or in as few as possible.
 
 A scope is a gang, a pack group or a pod group; scopes nest. A domain is the nodes that share a value of a node label.
-Required: all pods of the scope in one domain - the one where its placed pods already are, else the fullest that still
-has room, so that emptier domains stay whole for larger gangs. Preferred: one domain if any fits; else domain after
-domain, the one with most room first.
+Required: all pods of the scope go to one domain. It is the domain of its placed pods, else the fullest that still has
+enough capacity, so that emptier domains stay free for larger gangs. Preferred: one domain if any fits, else one domain
+after the other, the one with the most capacity first.
 
-The search is greedy: the hardest part first, no going back on a part that was placed. A gang of unlike pods that only
-fits in one clever arrangement may wait although it could be placed.
+The search is greedy: the hardest part first, without backtracking. A gang of unlike pods that fits only in one special
+arrangement may wait although it could be placed.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ ANY_NUMBER = 1 << 30
 
 
 class Scope(Model):
-    """Pods to be placed together. `pods` are those without a narrower scope; `nodes` hold pods placed earlier."""
+    """Pods to place together. `pods` are those without a narrower scope; `nodes` are those of pods placed earlier."""
 
     name: str
     pack: Pack | None = None
@@ -48,7 +48,7 @@ class Scope(Model):
 def place_scope(
     cycle_snapshot: Scratch, scope: Scope, within: Domain = EVERYWHERE, order: tuple[Domain, ...] = ()
 ) -> bool:
-    """Place every pod of the scope, or none. `order`: domains that an enclosing scope would like to be filled first."""
+    """Place every pod of the scope, or none. `order`: domains that an enclosing scope prefers, best first."""
     if not scope.all_pods:
         return True
     domains = required_domains(cycle_snapshot, scope, within) if scope.required else (within,)
@@ -61,26 +61,26 @@ def place_scope(
 
 
 def required_domains(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> tuple[Domain, ...]:
-    """The domains to try for a required pack: the one its placed pods are in, else all with room, tightest first."""
+    """Return the domains to try for a required pack: that of its placed pods, else all that fit, fullest first."""
     home = home_domain(cycle_snapshot, scope.required, scope.all_nodes, within)
     return (home,) if home else _by_room(cycle_snapshot, scope, scope.required, within)
 
 
 def home_domain(cycle_snapshot: Scratch, key: str, nodes: Iterable[str], within: Domain) -> Domain | None:
-    """The domain where most of these nodes are; of equals, the first by value. None if none of them is in a domain."""
+    """Return the domain of most of these nodes; of equals, the first by value. None if none of them is in a domain."""
     values = _values_of(cycle_snapshot, key, nodes)
     return within.narrowed(key, values[0]) if values else None
 
 
 def _place_in_one(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> bool:
-    """All pods in one preferred domain: where most of the placed ones are, else the fullest with room."""
+    """Place all pods in one preferred domain: that of most placed pods, else the fullest that fits."""
     home = home_domain(cycle_snapshot, scope.preferred, scope.all_nodes, within)
     domains = (home,) if home else _by_room(cycle_snapshot, scope, scope.preferred, within)
     return any(_place_parts(cycle_snapshot, scope, domain, ()) for domain in domains)
 
 
 def _fewest_first(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> tuple[Domain, ...]:
-    """The order that uses few preferred domains: those in use already, then those with most room."""
+    """Return the preferred domains in an order that uses few: those in use, then those with the most capacity."""
     key = scope.preferred
     shape = scope.all_pods[0].shape
     in_use = [within.narrowed(key, value) for value in _values_of(cycle_snapshot, key, scope.all_nodes)]
@@ -90,7 +90,7 @@ def _fewest_first(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> tupl
 
 
 def _place_parts(cycle_snapshot: Scratch, scope: Scope, within: Domain, order: tuple[Domain, ...]) -> bool:
-    """All or none: the narrower scopes first, largest first; then the pods without one."""
+    """Place all or none: the narrower scopes first, largest first; then the pods without one."""
     mark = cycle_snapshot.mark()
     children = sorted(scope.children, key=lambda child: -len(child.all_pods))
     is_placed = all(place_scope(cycle_snapshot, child, within, order) for child in children) and place_pods(
@@ -104,7 +104,7 @@ def _place_parts(cycle_snapshot: Scratch, scope: Scope, within: Domain, order: t
 def place_pods(
     cycle_snapshot: Scratch, pods: tuple[PodDemand, ...], within: Domain = EVERYWHERE, order: tuple[Domain, ...] = ()
 ) -> bool:
-    """Place all of these pods; stops at the first that finds no node. The caller takes back what was placed."""
+    """Place all of these pods; stop at the first that does not fit. The caller rolls back what was placed."""
     for pod in hardest_first(cycle_snapshot, pods):
         node = find_node(cycle_snapshot, pod, within, order)
         if node is None:
@@ -114,7 +114,7 @@ def place_pods(
 
 
 def find_node(cycle_snapshot: Scratch, pod: PodDemand, within: Domain, order: tuple[Domain, ...]) -> str | None:
-    """A node for this pod: in the liked domains, one after the other, else anywhere within."""
+    """Return a node for this pod: in the preferred domains, one after the other, else anywhere within."""
     for domain in order:
         node = cycle_snapshot.find(pod, domain)
         if node is not None:
@@ -123,7 +123,7 @@ def find_node(cycle_snapshot: Scratch, pod: PodDemand, within: Domain, order: tu
 
 
 def hardest_first(cycle_snapshot: Scratch, pods: tuple[PodDemand, ...]) -> tuple[PodDemand, ...]:
-    """Pods with few suitable nodes, then large ones; those that need another pod's company last of all."""
+    """Sort the pods: few suitable nodes first, then large ones; those with pod affinity last."""
     if len(pods) < 2 or all(pod.shape is pods[0].shape for pod in pods):
         return pods
     difficulty: dict[SchedulingClass, tuple[bool, int, float]] = {}
@@ -140,7 +140,7 @@ def _difficulty(cycle_snapshot: Scratch, shape: SchedulingClass) -> tuple[bool, 
 
 
 def _by_room(cycle_snapshot: Scratch, scope: Scope, key: str, within: Domain) -> tuple[Domain, ...]:
-    """The domains that could hold every pod of the scope if they were alone, least room first."""
+    """Return the domains with capacity for each shape of the scope taken alone, least capacity first."""
     counts: dict[SchedulingClass, int] = {}
     for pod in scope.all_pods:
         counts[pod.shape] = counts.get(pod.shape, 0) + 1
@@ -155,13 +155,13 @@ def _by_room(cycle_snapshot: Scratch, scope: Scope, key: str, within: Domain) ->
 
 
 def _room(cycle_snapshot: Scratch, shape: SchedulingClass, domain: Domain) -> int:
-    """How many pods of this shape fit, neighbours not considered."""
+    """Return how many pods of this shape fit, pod affinity not considered."""
     names = cycle_snapshot.layout.candidates(shape, domain)
     return sum(room_count(shape, cycle_snapshot.free[name], ANY_NUMBER) for name in names)
 
 
 def _values_of(cycle_snapshot: Scratch, key: str, nodes: Iterable[str]) -> list[str]:
-    """The values of a label on these nodes, the most frequent first."""
+    """Return the values of a label on these nodes, the most frequent first."""
     counts: dict[str, int] = {}
     for name in nodes:
         node = cycle_snapshot.nodes.get(name)

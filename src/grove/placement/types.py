@@ -1,7 +1,7 @@
-"""The questions and answers of placement: nodes, pods, gangs in; bindings and reasons out.
+"""Input and output types of placement: nodes, pods and gangs in; bindings and reasons out.
 
 Amounts are integers in thousandths of a unit, so cpu `100m` is 100 and memory `1Ki` is 1,024,000.
-Not here: how these are read from the wire (the scheduler does that) and what is free (`capacity.py`).
+The scheduler decodes them from API objects; `capacity.py` tracks what is free.
 """
 
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ import msgspec
 
 from grove.api.types.meta import NamespacedName, Uid
 
-# A pod takes one place on its node, counted like any other resource.
+# A pod uses one `pods` of its node, counted like any other resource.
 PODS = "pods"
 ONE = 1000
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of every value of this room."""
+    """The base class of all types of this package."""
 
 
 class SelectorOperator(StrEnum):
@@ -33,7 +33,7 @@ class SelectorOperator(StrEnum):
 
 
 class NodeRequirement(Model):
-    """One `matchExpressions` entry. The operator is a plain string: one that we do not know matches nothing."""
+    """One `matchExpressions` entry. The operator is a plain string: an unknown one matches nothing."""
 
     key: str
     operator: str
@@ -41,7 +41,7 @@ class NodeRequirement(Model):
 
 
 class NodeTerm(Model):
-    """All of `expressions` (labels) and `fields` (`metadata.name`) must hold; an empty term matches no node."""
+    """A node selector term: all `expressions` (labels) and `fields` (`metadata.name`) match; empty matches nothing."""
 
     expressions: tuple[NodeRequirement, ...] = ()
     fields: tuple[NodeRequirement, ...] = ()
@@ -84,7 +84,7 @@ class WeightedPodTerm(Model):
 
 
 class SchedulingClass(Model, cache_hash=True):
-    """What a pod asks of a node. Pods of one shape are interchangeable, so their answers are shared."""
+    """The scheduling requirements of a pod. Pods of one shape are interchangeable, so results are cached by shape."""
 
     requests: tuple[tuple[str, int], ...] = ((PODS, ONE),)
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -129,16 +129,16 @@ class Pack(Model):
 
 
 class GroupDemand(Model):
-    """One pod group of a gang, its pods sorted by what may happen to them now."""
+    """One pod group of a gang, its pods by state: scheduled, pending or gated."""
 
     name: str
     min_replicas: int
-    # Pods that count as scheduled, also those that succeeded and left their node.
+    # Pods that count as scheduled, including those that succeeded.
     scheduled_count: int = 0
-    # Where the living ones are: a required domain is fixed by them. Only filled if the gang has pack constraints.
+    # Nodes of the running ones: they fix a required domain. Only filled if the gang has pack constraints.
     nodes: tuple[str, ...] = ()
     pending: tuple[PodDemand, ...] = ()
-    # Held back by nothing but the gate of gangs in creation.
+    # Their only scheduling gate is the gate of Grove.
     behind_our_gate: tuple[PodDemand, ...] = ()
     behind_other_gates_count: int = 0
     pack: Pack | None = None
@@ -191,7 +191,7 @@ class WaitReason(StrEnum):
 
 
 class Unplaced(Model):
-    """Pods that wait for the same reason, said in one sentence. `gang` is None for pods without one."""
+    """Pods that wait for the same reason. `message` is one sentence; `gang` is None for pods without one."""
 
     pods: tuple[PodDemand, ...]
     reason: WaitReason

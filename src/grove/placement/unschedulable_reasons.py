@@ -1,6 +1,6 @@
-"""Why it does not fit, in words for the person who waits: the binding constraint, and how far away it is.
+"""Messages that explain to the user why a gang or a pod was not placed: the limiting constraint, with numbers.
 
-Nothing here decides anything: it looks at a scratch on which the decision was just made, and leaves it as it was.
+These functions decide nothing: they read the snapshot of the cycle right after the decision and do not change it.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _SINGULAR = {"have": "has", "are": "is", "carry": "carries", "lack": "lacks", "d
 
 
 def explain_gang(cycle_snapshot: Scratch, scope: Scope) -> str:
-    """Why the minimum of a gang was not placed: too little room anywhere, or not in one domain."""
+    """Explain why the minimum of a gang was not placed: too little capacity in the cluster, or in one domain."""
     mark = cycle_snapshot.mark()
     pods = scope.all_pods
     rest = _place_some(cycle_snapshot, pods, EVERYWHERE)
@@ -31,7 +31,7 @@ def explain_gang(cycle_snapshot: Scratch, scope: Scope) -> str:
 
 
 def explain_incomplete(gang: GangDemand) -> str:
-    """What a gang lacks before its minimum can be placed at all."""
+    """Explain which pods a gang lacks before its minimum can be placed."""
     return "waits for its gang: " + "; ".join(
         _explain_missing(group) for group in gang.groups if group.needed_count > len(group.pending)
     )
@@ -40,7 +40,7 @@ def explain_incomplete(gang: GangDemand) -> str:
 def explain_pod(
     cycle_snapshot: Scratch, pod: PodDemand, within: Domain = EVERYWHERE, kept_for: Iterable[str] = ()
 ) -> str:
-    """Why one pod finds no node, and for which gangs room was kept that it might have had."""
+    """Explain why no node fits one pod, and for which gangs capacity is reserved."""
     total = len(cycle_snapshot.layout.nodes)
     place = f" in {_name(within)}" if within != EVERYWHERE else ""
     kept = _listed(_at_most(MOST_NAMES, list(kept_for)))
@@ -49,7 +49,7 @@ def explain_pod(
 
 
 def describe(pods: tuple[PodDemand, ...]) -> str:
-    """`2 pods of cpu=1 and 8 pods of memory=80Mi`, in the order of first sight."""
+    """Format pods by their requests, in order of appearance: `2 pods of cpu=1 and 8 pods of memory=80Mi`."""
     counts: dict[str, int] = {}
     for pod in pods:
         text = describe_requests(pod.shape)
@@ -72,7 +72,7 @@ def _explain_missing(group: GroupDemand) -> str:
 
 
 def _explain_packing(cycle_snapshot: Scratch, scope: Scope, within: Domain = EVERYWHERE) -> str:
-    """The widest scope that cannot be packed; the pods themselves would fit somewhere."""
+    """Explain the widest scope that cannot be packed; the pods themselves fit on the free nodes."""
     if scope.required and not _fits(cycle_snapshot, scope, within):
         return _explain_required(cycle_snapshot, scope, within)
     for child in scope.children:
@@ -114,7 +114,7 @@ def _fitting(cycle_snapshot: Scratch, pods: tuple[PodDemand, ...], domain: Domai
 
 
 def _place_some(cycle_snapshot: Scratch, pods: tuple[PodDemand, ...], domain: Domain) -> list[PodDemand]:
-    """Place what fits; returns what does not."""
+    """Place the pods that fit; return the others."""
     rest = []
     for pod in hardest_first(cycle_snapshot, pods):
         node = find_node(cycle_snapshot, pod, domain, ())
@@ -133,7 +133,7 @@ def _which(pods: tuple[PodDemand, ...], pod: PodDemand) -> str:
 
 
 def _reasons_of_nodes(cycle_snapshot: Scratch, pod: PodDemand, within: Domain) -> str:
-    """`9 of 9 nodes have no room for one more (memory)`."""
+    """Format the reasons for a gang: `9 of 10 nodes do not have enough free memory, 1 is not ready`."""
     reasons = _count_reasons(cycle_snapshot, pod, within)
     if not reasons:
         return "there are no nodes"
@@ -155,7 +155,7 @@ def _phrase(reason: str, count: int) -> str:
 
 
 def _count_reasons(cycle_snapshot: Scratch, pod: PodDemand, within: Domain) -> dict[str, int]:
-    """How many nodes say no, for which reason; the most frequent first, then by text."""
+    """Count the nodes by the reason why the pod does not fit; the most frequent first, then by text."""
     counts: dict[str, int] = {}
     for node in cycle_snapshot.layout.nodes:
         reason = "are in another domain" if node not in within else _reason(cycle_snapshot, pod, node)

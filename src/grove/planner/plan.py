@@ -1,4 +1,4 @@
-"""The table of contents: one set's snapshot in, one plan out. No logic of its own; each capability has its file."""
+"""Plan one PodCliqueSet: a table of contents, without logic of its own. Each capability has its own file."""
 
 from datetime import datetime
 from itertools import islice
@@ -84,7 +84,7 @@ def _plan(snapshot: Snapshot, now: datetime, memo: Memo) -> Plan:
 
 
 def _in_order(chains: tuple[Chain, ...]) -> tuple[Chain, ...]:
-    """By rank. What sets others to work is left out while there is much to build: the next plan comes soon."""
+    """Sort chains by rank. While there is much to create, leave the gates to the next plan, which comes soon."""
     is_building = sum(chain.rank is ChainPriority.BUILD for chain in chains) > FEW_BUILDS
     kept = [chain for chain in chains if chain.rank <= ChainPriority.BUILD] if is_building else chains
     return tuple(sorted(kept, key=lambda chain: chain.rank))
@@ -95,7 +95,7 @@ def _quietly(status: StatusWrite) -> StatusWrite:
 
 
 def _plan_unrecorded(snapshot: Snapshot, chains: tuple[Chain, ...], retries: Retries, now: datetime) -> Plan:
-    """Nothing is made from templates that are not stored yet."""
+    """Store the templates of a set. Nothing is created from templates that are not stored."""
     facts = SetFacts(
         available_replicas=snapshot.pcs.status.available_replicas,
         updated_replicas=snapshot.pcs.status.updated_replicas,
@@ -146,7 +146,7 @@ def _excess_findings(snapshot: Snapshot, excess: str) -> tuple[Finding, ...]:
 
 
 def _plan_invalid(snapshot: Snapshot, now: datetime) -> Plan:
-    """A set that slipped past admission: said once, nothing touched, healed by the next change of its spec."""
+    """Report a set that was stored past admission, and act on nothing of it until its spec changes."""
     # What runs goes on running; it is not looked at, so the counts stay those that were known last.
     last = snapshot.pcs.status
     facts = SetFacts(

@@ -1,7 +1,4 @@
-"""One set replica: from what was observed of it to the stages that bring it where it should be.
-
-The order of the story is here; each question is answered in its own file.
-"""
+"""Plan one set replica: a table of contents. Each capability has its own package; here is only their order."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -90,7 +87,7 @@ from grove.planner.views import CliqueView, ReplicaView
 
 
 class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one replica adds to its set's plan and status. Holds until its view changes or `requeue_at` comes."""
+    """What one replica adds to the plan and the status of its set. Valid until its view changes, or `requeue_at`."""
 
     chains: tuple[Chain, ...] = ()
     statuses: tuple[StatusWrite, ...] = ()
@@ -127,7 +124,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_at_rest(self) -> bool:
-        """Nothing to do, to say or to wait for."""
+        """Return whether there is nothing to do, to report or to wait for."""
         return not (
             self.chains
             or self.statuses

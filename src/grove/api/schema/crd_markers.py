@@ -1,6 +1,6 @@
-"""What the schema of a field says beyond its type: a short description, and the rules an API server can check alone.
+"""Descriptions and validation rules of CRD fields, as kubebuilder markers in Go.
 
-A field without an entry is still in the CRD (`crd_generator.py` walks the types); it only lacks these extras.
+A field without an entry is still in the CRD (`crd_generator.py` walks the types), but has no description.
 """
 
 import msgspec
@@ -15,7 +15,7 @@ class Notes(msgspec.Struct, frozen=True):
     description: str
     is_required: bool = False
     schema: JsonObject = {}
-    # What users write here, or into each item of this list, belongs to Kubernetes: the name of its definition.
+    # The Kubernetes type of this field, or of each item of this list.
     kubernetes: str = ""
 
 
@@ -400,7 +400,7 @@ _ON_CREATE = "packDomain is deprecated and refused in new sets: write pack.requi
 
 
 def _refused_on_create(field_path: str, holds_without: str) -> JsonObject:
-    """Return a rule that holds for stored objects, or where the deprecated field is not used."""
+    """Return a CEL rule that rejects the deprecated field in new objects and allows it in stored ones."""
     return {
         "rule": f"oldSelf.hasValue() || {holds_without}",
         "optionalOldSelf": True,
@@ -417,7 +417,7 @@ def _without_pack_domain(at: str) -> str:
 # Rules over several fields, in CEL; admission checks the same in Python (`validation/`).
 RULES: dict[type[msgspec.Struct], list[JsonObject]] = {
     podcliqueset.PodCliqueSet: [
-        # Items of this list have no key, so a rule inside cannot look at what was stored, nor a path name an item.
+        # Items of this list have no key: a rule on an item has no oldSelf, and a path cannot point at an item.
         _refused_on_create(
             ".spec.template.podCliqueScalingGroups",
             "!has(self.spec.template.podCliqueScalingGroups) || "

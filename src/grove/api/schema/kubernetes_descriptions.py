@@ -1,6 +1,6 @@
-"""What `kubectl explain` says of the fields of Kubernetes inside our kinds, in our words: what each means for a gang.
+"""Descriptions of Kubernetes fields inside Grove's CRDs, for `kubectl explain`: what each field means for a gang.
 
-Only the levels that people look at first have words; the structure is in `kubernetes_schemas.py`.
+Only the top levels have descriptions; the structure is in `kubernetes_schemas.py`.
 """
 
 _POD = {

@@ -1,11 +1,11 @@
-"""Schemas of Kubernetes itself, as parts of our CRDs: the spec of a pod, a metric, a claim template.
+"""Schemas of Kubernetes types that are parts of Grove's CRDs: PodSpec, MetricSpec, ResourceClaimTemplateSpec.
 
-The structure is data (`kubernetes_schemas.json`), taken from an API server by `tests/kube/controlplane/schemas.py`; the
-few sentences are ours (`kubernetes_descriptions.py`). A structural schema has no references, so definitions are put
-in place; each is built once and shared, so that the whole is small in memory whatever its size on the wire.
+The structure is data (`kubernetes_schemas.json`), copied from an API server by `tests/kube/controlplane/schemas.py`.
+The descriptions are in `kubernetes_descriptions.py`. A structural schema has no references, so each reference is
+replaced by its schema. Each schema is built once and shared, so that the whole is small in memory.
 
-A CRD must never refuse what a pod may say, and never change what a user wrote. Hence no default of Kubernetes is
-taken over, except where the key of a list needs one: `protocol` of a port, which `template_hash.py` knows about.
+A CRD must not reject what is valid in a pod, and must not change what a user wrote. Hence defaults of Kubernetes are
+left out, except where the key of a list needs one: `protocol` of a port, which `template_hash.py` takes into account.
 """
 
 import pkgutil
@@ -22,14 +22,14 @@ _SUFFIX = r"([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)"
 _INT_OR_STRING: JsonObject = {"x-kubernetes-int-or-string": True}
 _TEXTS: JsonObject = {"type": "object", "additionalProperties": {"type": "string"}}
 
-# Definitions that OpenAPI cannot say, or says for other readers than a CRD.
+# Types for which the OpenAPI schema of Kubernetes does not fit a CRD.
 SPECIAL: dict[str, JsonObject] = {
     "IntOrString": _INT_OR_STRING,
     "Quantity": {**_INT_OR_STRING, "pattern": f"^[+-]?{_NUMBER}{_SUFFIX}?$"},
     "RawExtension": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     "Time": {"type": "string", "format": "date-time"},
-    # Of objects that others will make: only this much of their metadata may be chosen. Programs in Go like to write a
-    # time of creation, although it is null.
+    # Metadata of objects that other controllers create: users may set only these fields. Go clients also write a null
+    # creationTimestamp.
     "ObjectMeta": {
         "type": "object",
         "properties": {
@@ -46,7 +46,7 @@ SPECIAL: dict[str, JsonObject] = {
 
 @cache
 def kubernetes_schema(name: str) -> JsonObject:
-    """The structural schema of a definition, complete and without references. Shared: do not change it."""
+    """Return the structural schema of a type, without references. It is shared: do not modify it."""
     if name in SPECIAL:
         return SPECIAL[name]
     schema = _resolved(_definitions()[name])
@@ -85,13 +85,13 @@ def _resolved(schema: JsonObject) -> JsonObject:
 def _field(schema: JsonObject, *, is_required: bool) -> JsonObject:
     result = _resolved(schema)
     if "enum" in result and not is_required and "" not in result["enum"]:
-        # To Kubernetes an optional word that is empty is absent, and many a chart renders it so.
+        # Kubernetes treats an empty optional enum value as absent, and many charts render it.
         result["enum"] = [*result["enum"], ""]
     return result
 
 
 def _with_keys(item: JsonObject, keys: list[str]) -> JsonObject:
-    """The schema of an item by whose fields a list is keyed: a structural schema demands that they are always there."""
+    """Return the item schema of a map list with its keys required, as structural schemas demand."""
     optional = [key for key in keys if key not in item.get("required", ()) and "default" not in item["properties"][key]]
     return {**item, "required": [*item.get("required", ()), *optional]} if optional else item
 

@@ -1,4 +1,4 @@
-"""What an API server asks before it stores an object, and what it is answered. The answers are made in `admission/`."""
+"""Admission requests of an API server and their results. `admission/` computes the results."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -14,7 +14,7 @@ class Operation(StrEnum):
 
 
 class AdmissionRequest(WireStruct):
-    """One write about to happen. A scale is the update of its parent: `object` is what would result."""
+    """A write before it is stored. A scale request is an update of its parent: `object` is the resulting parent."""
 
     operation: Operation
     group: str
@@ -27,7 +27,7 @@ class AdmissionRequest(WireStruct):
 
 
 class AdmissionAnswer(WireStruct):
-    """Allowed when there are no errors; then `object` is what to store, with defaults filled in."""
+    """The result of admission. Without errors the write is allowed, and `object` is stored, with defaults."""
 
     object: JsonObject | None = None
     errors: tuple[FieldError, ...] = ()

@@ -1,7 +1,7 @@
-"""The operator's configuration file: its keys, their defaults, and what is wrong with one. Finding it is not here.
+"""OperatorConfiguration: the keys of the operator's configuration file, their defaults and their validation.
 
-The keys are those of `operator.config.grove.io/v1alpha1`. Each works, or is refused with a reason; a key that nobody
-knows is a warning, because a file may be older or newer than the program.
+The keys are those of `operator.config.grove.io/v1alpha1`. Each key is either supported or rejected with a reason. An
+unknown key is only a warning, because a file may be older or newer than the operator. The caller reads the file.
 """
 
 import difflib
@@ -36,11 +36,11 @@ WAIT = "Wait"
 
 
 class ConfigurationError(UserError):
-    """The file is wrong: every error with its path, one per line."""
+    """An error for an invalid file: every error with its path, one per line."""
 
 
 class ClientConnection(WireStruct):
-    # Requests per second and at once; 0 or less: no limit of our own, the server's answers set the pace.
+    # Requests per second and burst; 0 or less: no client-side limit, the API server throttles.
     qps: float = 0.0
     burst: int = 0
     content_type: str = ""
@@ -54,12 +54,12 @@ class LeaderElection(WireStruct):
     retry_period: str = "2s"
     resource_lock: str = "leases"
     resource_name: str = "grove-operator-leader-election"
-    # Empty: the namespace we run in.
+    # Empty: the operator's own namespace.
     resource_namespace: str = ""
 
     @property
     def lease_seconds(self) -> int:
-        """What is written into the lease: whole seconds, never shorter than asked for."""
+        """Return the lease duration for the Lease object: whole seconds, rounded up."""
         return max(1, math.ceil(parse_duration(self.lease_duration).total_seconds()))
 
     @property
@@ -118,7 +118,7 @@ class Controllers(WireStruct):
 
     @property
     def workers(self) -> int:
-        """One loop does the work of the four: it visits as many sets at once as the largest of them."""
+        """Return the number of workers. One controller does the work of all four, with the largest of their counts."""
         return max(
             self.pod_clique_set.concurrent_syncs,
             self.pod_clique.concurrent_syncs,
@@ -134,12 +134,15 @@ class AuthorizerConfiguration(WireStruct):
 
 class TopologyAwareScheduling(WireStruct):
     enabled: bool = False
-    # What becomes of new gangs of a set whose ClusterTopologyBinding, or a level of it, vanished.
+    # What happens to new gangs of a set if its ClusterTopologyBinding, or a level of it, was deleted.
     on_missing_binding: str = IGNORE
 
 
 class MassOutageConfiguration(WireStruct):
-    """While more than so many percent of the nodes, and at least 3, are not ready, nothing is torn down."""
+    """The mass outage protection.
+
+    While more than `threshold` percent of the nodes, and at least 3, are not ready, the operator tears nothing down.
+    """
 
     enabled: bool = True
     threshold: int = 55
@@ -148,9 +151,9 @@ class MassOutageConfiguration(WireStruct):
 
 class GangTermination(WireStruct):
     mass_outage: MassOutageConfiguration = MassOutageConfiguration()
-    # Of an earlier version: false means `massOutage.enabled: false`.
+    # Key of an earlier version: false means `massOutage.enabled: false`.
     hold_in_mass_outage: bool = True
-    # Written into new Inference sets without a terminationDelay; None: they have none.
+    # The default terminationDelay of new Inference sets; None: no default.
     default_delay: str | None = None
 
     @property
@@ -174,12 +177,12 @@ class SchedulerProfile(WireStruct):
 
 class SchedulerConfiguration(WireStruct):
     profiles: tuple[SchedulerProfile, ...] = (SchedulerProfile(name=DEFAULT_SCHEDULER),)
-    # The scheduler of sets that name none.
+    # The scheduler of sets without schedulerName.
     default_profile_name: str = DEFAULT_SCHEDULER
 
     @property
     def enabled(self) -> tuple[str, ...]:
-        """The schedulers that sets may name: Kubernetes' own always, and those that have a profile."""
+        """Return the schedulers that sets may use: always kube-scheduler, and those that have a profile."""
         return tuple(dict.fromkeys((DEFAULT_SCHEDULER, *(profile.name for profile in self.profiles))))
 
 
@@ -202,7 +205,7 @@ class OperatorConfiguration(WireStruct):
 
 
 def read_configuration(text: str) -> tuple[OperatorConfiguration, tuple[str, ...]]:
-    """The configuration and its warnings. Raises `ConfigurationError`, which names every wrong key by its path."""
+    """Return the configuration and its warnings. Raises `ConfigurationError`, which lists every invalid key by path."""
     try:
         content = _without_absent(_content(text))
     except RecursionError as error:
@@ -228,7 +231,7 @@ def _content(text: str) -> dict[str, Any]:
 
 
 def _without_absent(value: Any) -> Any:
-    """A key without a value is an absent key, as a chart leaves it when nothing was given."""
+    """Drop keys without a value, as a chart renders them for values that are not set."""
     if isinstance(value, dict):
         return {str(key): _without_absent(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
@@ -399,11 +402,11 @@ def _scheduler_errors(scheduler: SchedulerConfiguration) -> Iterator[FieldError]
         yield invalid("scheduler.defaultProfileName", default, "has no profile: add it to scheduler.profiles")
 
 
-# --- keys that nobody knows ------------------------------------------------------------------------------------------
+# --- unknown keys ----------------------------------------------------------------------------------------------------
 
 
 def _unknown_keys(content: Any, kind: Any, path: str) -> Iterator[str]:
-    """Walks what was written beside the struct that it became."""
+    """Yield a warning for every key of the file that the struct does not have."""
     if typing.get_origin(kind) is tuple:
         for i, inner in enumerate(content):
             yield from _unknown_keys(inner, typing.get_args(kind)[0], f"{path}[{i}]")

@@ -1,4 +1,4 @@
-"""The slim view of a pod: what decisions need, so that thousands are cheap. The rest of a pod is never decoded."""
+"""Pod, with only the fields that the operator needs, so that thousands of pods stay small in memory."""
 
 from datetime import datetime, timedelta
 
@@ -11,7 +11,7 @@ class SchedulingGate(WireStruct):
 
 
 class SchedulingGroup(WireStruct):
-    """Kubernetes' own gangs: the PodGroup that a pod names for good."""
+    """The PodGroup of kube-scheduler that a pod belongs to; immutable."""
 
     pod_group_name: str = ""
 
@@ -71,7 +71,10 @@ class Pod(WireStruct):
 
     @property
     def is_ready(self) -> bool:
-        """Ready and staying: a leaving pod may still report Ready, counting it would hide a breach."""
+        """Return whether the pod is ready and not terminating.
+
+        A terminating pod may still report Ready; counting it would hide a breach.
+        """
         return not self.metadata.is_terminating and is_condition_true(self.status.conditions, "Ready")
 
     @property
@@ -80,7 +83,7 @@ class Pod(WireStruct):
 
     @property
     def group_name(self) -> str:
-        """The scheduler's group that it named when it was made, or ""."""
+        """Return the name of its PodGroup in kube-scheduler, or ""."""
         return self.spec.scheduling_group.pod_group_name if self.spec.scheduling_group else ""
 
     @property
@@ -97,18 +100,18 @@ class Pod(WireStruct):
 
     @property
     def is_active(self) -> bool:
-        """Neither leaving nor ended: this pod holds its index."""
+        """Return whether the pod is neither terminating nor ended, so that it occupies its index."""
         return not (self.metadata.is_terminating or self.is_succeeded or self.is_failed)
 
 
 def is_finishing(pod: Pod) -> bool:
-    """It runs, at least one container has ended, and all that ended did so well."""
+    """Return whether the pod runs, at least one container has ended, and all of those had exit code 0."""
     ended = [status.state.terminated for status in pod.status.container_statuses if status.state.terminated]
     return pod.status.phase == "Running" and bool(ended) and all(one.exit_code == 0 for one in ended)
 
 
 def ended_well(pod: Pod) -> bool:
-    """It succeeded, and not because it was told to go: exit 0 after a deletion is no success."""
+    """Return whether the pod succeeded before its deletion was requested. Exit code 0 after that is no success."""
     if not pod.is_succeeded:
         return False
     leaves_at = pod.metadata.deletion_timestamp
@@ -120,7 +123,7 @@ def ended_well(pod: Pod) -> bool:
 
 
 def pod_started_at(pod: Pod) -> datetime | None:
-    """When all its containers had started; None: not yet."""
+    """Return when all its containers had started, or None if one has not started."""
     states = [status.state for status in pod.status.container_statuses]
     started = [(s.running and s.running.started_at) or (s.terminated and s.terminated.started_at) for s in states]
     found = [instant for instant in started if instant]
@@ -128,14 +131,14 @@ def pod_started_at(pod: Pod) -> datetime | None:
 
 
 def first_started_at(pod: Pod) -> datetime | None:
-    """When its first regular container started for the first time, as far as its status still tells; None: not yet."""
+    """Return the earliest start of a regular container that the status still shows, or None."""
     states = [state for status in pod.status.container_statuses for state in (status.state, status.last_state)]
     runs = [run for state in states for run in (state.running, state.terminated) if run is not None]
     return min((run.started_at for run in runs if run.started_at is not None), default=None)
 
 
 def count_failed_runs(pod: Pod) -> int:
-    """How often the container that was restarted in place most often has failed.
+    """Return the failed runs of the container that failed most often in place.
 
     Under `restartPolicy: OnFailure` a container is restarted only after it failed, so every restart was a failed run.
     """
@@ -150,14 +153,14 @@ def _count_failed_runs(status: ContainerStatus) -> int:
 
 
 def pod_finished_at(pod: Pod) -> datetime | None:
-    """When its last container ended; None: not all have."""
+    """Return when its last container ended, or None if one has not ended."""
     ended = [status.state.terminated for status in pod.status.container_statuses]
     found = [one.finished_at for one in ended if one and one.finished_at]
     return max(found) if found and len(found) == len(ended) else None
 
 
 def has_lost_readiness(pod: Pod) -> bool:
-    """It was ready and is not any more, as its condition tells: that changed after its containers had started."""
+    """Return whether the pod was ready and no longer is: its Ready condition changed after its containers started."""
     ready = find_condition(pod.status.conditions, "Ready")
     started_at = pod_started_at(pod)
     if ready is None or ready.status == "True" or ready.last_transition_time is None or started_at is None:

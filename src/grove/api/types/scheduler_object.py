@@ -1,10 +1,10 @@
-"""A scheduler's own objects, as far as we look at one: its mirror of a PodGang, its queue, its topology."""
+"""Objects of schedulers, such as the pod group of a PodGang, a queue or a topology."""
 
 from grove.api.types.meta import Condition, JsonObject, ObjectMeta, WireStruct
 
 
 class SchedulerObject(WireStruct):
-    """Any object of a scheduler. Its spec stays what it is on the wire: we patch what is ours and keep the rest."""
+    """Any object of a scheduler. The spec is untyped: the operator patches its own fields and keeps the rest."""
 
     metadata: ObjectMeta
     spec: JsonObject = {}
@@ -12,7 +12,7 @@ class SchedulerObject(WireStruct):
 
 
 def conditions_of(mirror: SchedulerObject) -> tuple[Condition, ...]:
-    """The conditions that its scheduler wrote, whatever else stands there."""
+    """Return the conditions that the scheduler wrote. Malformed entries are ignored."""
     found = mirror.status.get("conditions")
     return tuple(
         Condition(

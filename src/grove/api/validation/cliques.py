@@ -1,4 +1,4 @@
-"""Cliques of a set: counts, autoscaling, labels, and the parts of a podSpec that we rely on."""
+"""Validate the cliques of a set: counts, autoscaling, labels, and the parts of a podSpec that the operator uses."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ def clique_errors(template: SetTemplate, settings: ValidationOptions) -> Iterato
 
 
 def count_errors(spec: PodCliqueSpec, at: str) -> Iterator[FieldError]:
-    """How many pods, and how many of them it takes. Without pods it is scaled to zero."""
+    """Validate replicas and minAvailable. A clique with 0 replicas is scaled to zero."""
     if spec.replicas < 0:
         yield invalid(f"{at}.replicas", spec.replicas, "must be at least 0")
     if spec.min_available is None:
@@ -72,7 +72,10 @@ def _pod_spec_errors(pod_spec: JsonObject, at: str) -> Iterator[FieldError]:
 
 
 def pod_shape_errors(pod_spec: JsonObject, at: str) -> Iterator[FieldError]:
-    """The parts that we read and change need their shape; the schema leaves a podSpec to the server of pods."""
+    """Validate the types of the parts of a podSpec that the operator reads and changes.
+
+    The schema of the CRD leaves the rest of a podSpec to the API server, which validates the pods.
+    """
     for kind in ("initContainers", "containers", "schedulingGates"):
         yield from _list_errors(pod_spec.get(kind), f"{at}.{kind}")
     for kind in ("initContainers", "containers"):
@@ -104,7 +107,7 @@ def _env_errors(env: list[Any], at: str) -> Iterator[FieldError]:
 
 
 def _scheduler_errors(template: SetTemplate, settings: ValidationOptions) -> Iterator[FieldError]:
-    """A gang is placed by one scheduler, which must be one of those served here."""
+    """Validate that all cliques name the same scheduler, and that the operator has it enabled."""
     names = [_scheduler(clique, settings) for clique in template.cliques]
     for i, name in enumerate(names):
         at = f"{_CLIQUES}[{i}].spec.podSpec.schedulerName"

@@ -1,4 +1,4 @@
-"""The rules of a ClusterTopologyBinding: every level and every scheduler once."""
+"""Validate a ClusterTopologyBinding: every level and every scheduler may appear only once."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""What is wrong with a field: where, of which kind, and what to do. The words are those of Kubernetes."""
+"""Field errors, with the kinds and texts of Kubernetes (`k8s.io/apimachinery/pkg/util/validation/field`)."""
 
 from collections.abc import Collection, Iterable
 from enum import StrEnum
@@ -37,12 +37,12 @@ _PHRASES = {
 _WITHOUT_VALUE = frozenset({ErrorKind.REQUIRED, ErrorKind.FORBIDDEN, ErrorKind.TOO_LONG})
 _LISTED_NAMES = 10
 _LONGEST_QUOTE = 100
-# In place of a value that is not shown, whatever the kind of the error.
+# A bad value that the message leaves out, for any kind of error.
 UNSHOWN: object = object()
 
 
 class Verbatim(str):
-    """A value that is shown as it stands, and in full."""
+    """A value that the message shows unquoted and in full."""
 
     __slots__ = ()
 
@@ -58,13 +58,13 @@ class FieldError(WireStruct):
 
     @property
     def key(self) -> tuple[str, str, str, bytes]:
-        """Equal keys, equal errors. Other than errors, keys can be looked up in a set."""
+        """Return a hashable key: errors with equal keys are equal."""
         value = b"" if self.bad_value is UNSHOWN else _encoded(self.bad_value)
         return self.path, self.kind, self.detail, value
 
     @property
     def message(self) -> str:
-        """Without the path: what a cause of a Status says beside its `field`."""
+        """Return the text without the path: the `message` of a cause in a Status, beside its `field`."""
         parts = [_PHRASES[self.kind]]
         if self.kind not in _WITHOUT_VALUE and self.bad_value is not UNSHOWN:
             parts.append(_shown(self.bad_value))
@@ -115,12 +115,12 @@ def keys_of(errors: Iterable[FieldError]) -> frozenset[tuple[str, str, str, byte
 
 
 def shortened(text: str) -> str:
-    """A text of the user as part of a message: whatever its length, the message stays short."""
+    """Truncate a user's text for a message."""
     return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "..."
 
 
 def listed(names: Collection[str]) -> str:
-    """Names as part of a message: the first few, and how many more."""
+    """Join names for a message: the first few, and how many more there are."""
     shown = ", ".join(shortened(name) for name in islice(names, _LISTED_NAMES))
     more = len(names) - _LISTED_NAMES
     return f"{shown} and {more} more" if more > 0 else shown
@@ -131,5 +131,5 @@ def _shown(value: object) -> str:
 
 
 def _encoded(value: object) -> bytes:
-    """JSON; a subclass of a text is as good as a text."""
+    """Encode as JSON. Subclasses of `str` are encoded as strings."""
     return msgspec.json.encode(value, enc_hook=str)

@@ -1,4 +1,4 @@
-"""Scaling groups of a set: which cliques belong to them, and their counts."""
+"""Validate the scaling groups of a set: their members and counts."""
 
 from collections.abc import Iterator
 
@@ -50,7 +50,7 @@ def _membership_errors(template: SetTemplate) -> Iterator[FieldError]:
 
 
 def _member_count_errors(template: SetTemplate) -> Iterator[FieldError]:
-    """A group is scaled to zero as a whole, never a member of it alone."""
+    """Validate that no member has 0 replicas: only the whole group can be scaled to zero."""
     owners = _owners(template)
     for i, clique in enumerate(template.cliques):
         if clique.spec.replicas == 0 and clique.name in owners:

@@ -1,4 +1,4 @@
-"""What an update may not change: the structure of a set, on which running gangs rely."""
+"""Validate that an update does not change the structure of a set, on which running gangs rely."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""The annotation that puts cliques into one NVLink domain: its value, and that it never changes."""
+"""Validate the annotation that puts cliques into one NVLink domain: its value, and that it is immutable."""
 
 from collections.abc import Iterator, Mapping
 
@@ -33,7 +33,7 @@ def mnnvl_change_errors(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldE
 
 
 def _values(pcs: PodCliqueSet) -> dict[str, tuple[str, str | None]]:
-    """Path and value of every place where the annotation may stand."""
+    """Return path and value of every place where the annotation is allowed."""
     template = pcs.spec.template
     found = {"set": _value(pcs.metadata.annotations, "metadata")}
     for i, clique in enumerate(template.cliques):

@@ -1,6 +1,6 @@
-"""How many objects a set may have. Greater numbers are slips of the pen, or worse: they would hold up everybody else.
+"""Validate how many objects a set needs. Greater numbers are typing errors or abuse, and would slow down other users.
 
-How many bytes they may have is in `bytes.py`.
+`stored_bytes.py` validates how many bytes they need.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ HOW_TO_RAISE = "raise limits.objectsPerSet in the operator's configuration"
 
 
 class ObjectCount(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator creates for a set, or for a part of one."""
+    """The number of objects that the operator creates for a set or a part of it, by kind."""
 
     pods: int = 0
     cliques: int = 0
@@ -62,14 +62,17 @@ class ObjectCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def objects_of_set(pcs: PodCliqueSet) -> ObjectCount:
-    """All objects of a set, as its template asks for them."""
+    """Count all objects that the template of a set needs."""
     return objects_of_replica(pcs.spec.template, {}, {}).times(max(pcs.spec.replicas, 0))
 
 
 def objects_of_replica(
     template: SetTemplate, group_replicas: Mapping[str, int], clique_pods: Mapping[str, int]
 ) -> ObjectCount:
-    """One set replica. Groups and standalone cliques that were scaled are given by the name that the template has."""
+    """Count the objects of one set replica.
+
+    `group_replicas` and `clique_pods` have the counts of scaled groups and standalone cliques, by their template names.
+    """
     pods = {clique.name: clique.spec.replicas for clique in template.cliques}
     grouped = frozenset(name for group in template.pod_clique_scaling_groups for name in group.clique_names)
     alone = [clique_pods.get(name, count) for name, count in pods.items() if name not in grouped]
@@ -80,7 +83,7 @@ def objects_of_replica(
 
 
 def objects_of_group(group: GroupConfig, pods: Mapping[str, int], replicas: int) -> ObjectCount:
-    """One group of one set replica; `pods` are those of each clique."""
+    """Count the objects of one group of one set replica; `pods` has the pods of each clique."""
     one = ObjectCount(pods=sum(pods.get(name, 0) for name in group.clique_names), cliques=len(group.clique_names))
     scaled_gangs = ObjectCount(groups=1, gangs=max(replicas - group.min_available, 0))
     return one.times(max(replicas, 0)).plus(scaled_gangs)
@@ -94,7 +97,7 @@ def budget_errors(pcs: PodCliqueSet, budget: int) -> Iterator[FieldError]:
 
 
 def group_budget_errors(group: PodCliqueScalingGroup, pcs: PodCliqueSet, budget: int) -> Iterator[FieldError]:
-    """A group that is scaled alone, in a set whose other parts are as its template says."""
+    """Validate the objects of a set after one group is scaled; all other counts are those of the template."""
     total, replicas = objects_of_set(pcs).total, group.spec.replicas
     config = next((one for one in pcs.spec.template.pod_clique_scaling_groups if _is_of(group, one, pcs)), None)
     if config is None:
@@ -106,7 +109,7 @@ def group_budget_errors(group: PodCliqueScalingGroup, pcs: PodCliqueSet, budget:
 
 
 def clique_budget_errors(clique: PodClique, pcs: PodCliqueSet, budget: int) -> Iterator[FieldError]:
-    """A clique that is scaled alone, in a set whose other parts are as its template says."""
+    """Validate the objects of a set after one clique is scaled; all other counts are those of the template."""
     template = template_of(clique, pcs)
     others = objects_of_set(pcs).total - (template.spec.replicas if template is not None else 0)
     yield from _scaled_errors(clique.spec.replicas, others + clique.spec.replicas, budget)
@@ -119,7 +122,7 @@ def _scaled_errors(replicas: int, objects: int, budget: int) -> Iterator[FieldEr
 
 
 def template_of(clique: PodClique, pcs: PodCliqueSet) -> CliqueTemplate | None:
-    """The template that a PodClique was made from, by the name that it would have."""
+    """Return the template that a PodClique was created from, found by the name that it produces."""
     own, set_name = clique.metadata.labels, pcs.metadata.name
     group, member = own.get(labels.GROUP), own.get(labels.GROUP_REPLICA_INDEX, "")
     prefix = f"{group}-{member}-" if group is not None else f"{set_name}-{own.get(labels.SET_REPLICA_INDEX, '')}-"

@@ -1,4 +1,4 @@
-"""Names of a set, its cliques and its groups: spelling, and the room they leave for what is built from them."""
+"""Validate the names of a set, its cliques and its groups: syntax, collisions, and the length of derived names."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ def name_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
 
 
 def _set_name(pcs: PodCliqueSet) -> str:
-    """The name; of one that is yet to be generated, only the length is true."""
+    """Return the name of the set. A name that is not generated yet has a placeholder suffix of the right length."""
     metadata = pcs.metadata
     return metadata.name or (metadata.generate_name and metadata.generate_name + _GENERATED_SUFFIX)
 
@@ -59,10 +59,10 @@ def _unique(at: str, field: str, values: Sequence[str]) -> Iterator[FieldError]:
 
 
 def _collision_errors(template: SetTemplate) -> Iterator[FieldError]:
-    """A PodClique is named clique, or group-replica-clique: no two of a set may ever come out the same."""
+    """Validate that no two PodCliques of a set can have the same name: `clique`, or `group-replica-clique`."""
     grouped = frozenset(name for group in template.pod_clique_scaling_groups for name in group.clique_names)
     rivals = _replica_names([clique.name for clique in template.cliques if clique.name not in grouped])
-    # By shape and place of the replica number: the first group whose members look like that.
+    # Key: name parts with both numbers replaced, and the position of the replica number. Value: the first such group.
     shapes: dict[tuple[tuple[str, ...], int], str] = {}
     for i, group in enumerate(template.pod_clique_scaling_groups):
         for k, clique in enumerate(group.clique_names):
@@ -75,7 +75,7 @@ def _collision_errors(template: SetTemplate) -> Iterator[FieldError]:
 
 
 def _replica_names(alone: Sequence[str]) -> dict[tuple[str, str], str]:
-    """Every group and clique of which one of these names would be a replica, with the first such name."""
+    """Return each (group, clique) pair whose replica could have one of these names, with the first such name."""
     found: dict[tuple[str, str], str] = {}
     for name in alone:
         parts = _parts(name)
@@ -87,10 +87,10 @@ def _replica_names(alone: Sequence[str]) -> dict[tuple[str, str], str]:
 def _meeting_errors(
     group: str, clique: str, at: str, shapes: dict[tuple[tuple[str, ...], int], str]
 ) -> Iterator[FieldError]:
-    """Is there a replica of another member with the same name? Its number must then stand in the fixed parts of this.
+    """Validate that no replica of another member has the same name as a replica of this one.
 
-    Two members meet if they are the same but for two places: where one has its replica number, the other has a fixed
-    number. So a member is noted once for each fixed number that it has, with both places left open.
+    Two members collide if they differ only in two parts: where one has its replica number, the other has a fixed
+    number. So each member is recorded once for each fixed number that it has, with both parts as wildcards.
     """
     before, after = _parts(group), _parts(clique)
     own = len(before)
@@ -106,12 +106,12 @@ def _meeting_errors(
 
 
 def _parts(name: str) -> list[str]:
-    """What stands between hyphens; nothing of a name that is too long anyway."""
+    """Split a name at its hyphens; a name that is too long has no parts, because it is rejected anyway."""
     return name.split("-") if len(name) <= LONGEST_LABEL else []
 
 
 def _numbers(parts: Sequence[str]) -> list[int]:
-    """Where a replica number could stand."""
+    """Return the positions that could be a replica number."""
     return [i for i, part in enumerate(parts) if _NUMBER.fullmatch(part)]
 
 

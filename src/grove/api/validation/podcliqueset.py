@@ -1,4 +1,4 @@
-"""The rules of a PodCliqueSet: the table of contents. Each theme has its own file beside this one."""
+"""Validate a PodCliqueSet on create and update. The rules of each topic are in the files beside this one."""
 
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -27,20 +27,20 @@ from grove.api.validation.topology_constraints import (
 from grove.api.validation.training import training_errors
 from grove.api.validation.validation_options import FindBinding, ValidationOptions
 
-# Nobody reads more, and to find them all would be work without use.
+# Validation stops here: more errors would not help the user and would cost time.
 ENOUGH_ERRORS = 1_000
 
 
 def validate_podcliqueset(
     pcs: PodCliqueSet, settings: ValidationOptions, find_binding: FindBinding | None = None
 ) -> tuple[FieldError, ...]:
-    """Everything that is wrong with a new, defaulted set; of very many errors the first."""
+    """Return the errors of a new, defaulted set, at most `ENOUGH_ERRORS`."""
     errors = chain(_new_set_errors(pcs, settings, find_binding), budget_errors(pcs, settings.objects_per_set))
     return tuple(islice(errors, ENOUGH_ERRORS))
 
 
 def validate_stored_podcliqueset(pcs: PodCliqueSet, settings: ValidationOptions) -> tuple[FieldError, ...]:
-    """What keeps a defaulted set, which came past admission or is older, from being carried out."""
+    """Return the errors for which the operator cannot reconcile a stored set, such as one that bypassed admission."""
     errors = _errors(pcs, settings, stored_topology_errors(pcs.spec.template))
     return tuple(islice(errors, ENOUGH_ERRORS))
 
@@ -48,8 +48,8 @@ def validate_stored_podcliqueset(pcs: PodCliqueSet, settings: ValidationOptions)
 def validate_podcliqueset_update(
     old: PodCliqueSet, new: PodCliqueSet, settings: ValidationOptions, find_binding: FindBinding | None = None
 ) -> tuple[FieldError, ...]:
-    """Everything that the update makes wrong; what was already wrong may stay."""
-    # All of them: a new one may stand behind a thousand old ones.
+    """Return the errors that an update adds; errors of the old set may stay."""
+    # No limit here: a new error may come after a thousand old ones.
     after = tuple(_new_set_errors(new, settings, find_binding))
     before = _known_errors(ordered_like(old, new), new, settings, find_binding) if after else ()
     is_growing = objects_of_set(new).total > objects_of_set(old).total
@@ -60,7 +60,10 @@ def validate_podcliqueset_update(
 def _known_errors(
     old: PodCliqueSet, new: PodCliqueSet, settings: ValidationOptions, find_binding: FindBinding | None
 ) -> tuple[FieldError, ...]:
-    """What may stay wrong: all that was, but of a topology that is only named now nothing but its deprecated form."""
+    """Return the errors of the old set that an update may keep.
+
+    If the update adds a missing topologyName, only the deprecation errors of the topology may stay.
+    """
     before = tuple(_new_set_errors(old, settings, find_binding))
     if not is_topology_repaired(old.spec.template, new.spec.template):
         return before
@@ -93,7 +96,7 @@ def _errors(pcs: PodCliqueSet, settings: ValidationOptions, topology: Iterator[F
 
 
 def ordered_like(old: PodCliqueSet, new: PodCliqueSet) -> PodCliqueSet:
-    """The old set with its lists in the new order, so that the same error stands at the same path."""
+    """Return the old set with its lists in the new order, so that the same error has the same path."""
     cliques = _places([clique.name for clique in new.spec.template.cliques])
     groups = _places([group.name for group in new.spec.template.pod_clique_scaling_groups])
     template: SetTemplate = msgspec.structs.replace(
@@ -107,5 +110,5 @@ def ordered_like(old: PodCliqueSet, new: PodCliqueSet) -> PodCliqueSet:
 
 
 def _places(names: list[str]) -> dict[str, int]:
-    """Where each name stands first."""
+    """Return the first position of each name."""
     return {name: i for i, name in reversed(list(enumerate(names)))}

@@ -1,4 +1,4 @@
-"""Resource claim templates, and who shares the claims made from them."""
+"""Validate resource claim templates and `resourceSharing`."""
 
 from collections.abc import Collection, Iterator, Sequence
 

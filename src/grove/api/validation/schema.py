@@ -1,7 +1,7 @@
-"""Does a JSON object have the shape of its kind? Types, required fields, enumerations and bounds, from the schema.
+"""Validate a JSON object against the schema of its kind: types, required fields, enumerations and bounds.
 
-An API server checks the same through our CRDs; here it also holds where there is none. What belongs to Kubernetes, such
-as a podSpec, is left to the API server; what several fields mean together is the matter of the other files.
+The API server checks the same with the CRDs; this check also works without an API server. Types of Kubernetes, such as
+a podSpec, are left to the API server. Rules over several fields are in the other files.
 """
 
 import re
@@ -37,14 +37,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Reading(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """An object as we understand it; `object` is None when it cannot be understood, and the errors say why."""
+    """A decoded object and its errors. `object` is None if it cannot be decoded."""
 
     object: T | None
     errors: tuple[FieldError, ...] = ()
 
 
 def read(resource: Resource[T], json: JsonObject) -> Reading[T]:
-    """Decode metadata and spec, and check their shape. Of the status, phase and conditions matter to rules."""
+    """Decode metadata and spec and validate them against the schema. Of the status, read only phase and conditions."""
     spec_schema = own_schema(resource)["properties"]["spec"]
     errors = tuple(_errors(json["spec"], spec_schema, "spec") if "spec" in json else _missing("spec", spec_schema))
     judged = {"metadata": json.get("metadata", {}), "spec": json.get("spec", {})}
@@ -59,7 +59,7 @@ def read(resource: Resource[T], json: JsonObject) -> Reading[T]:
 
 
 def _judged_status(status: object) -> JsonObject:
-    """What can be read of it: whoever writes a spec cannot help a damaged status."""
+    """Return the parts of a status that rules use. A damaged status is no reason to reject a spec."""
     if not isinstance(status, dict):
         return {}
     phase, conditions = status.get("phase"), status.get("conditions")
@@ -75,7 +75,7 @@ def _judged_status(status: object) -> JsonObject:
 
 
 def _metadata_errors(metadata: object) -> Iterator[FieldError]:
-    """The schema says nothing of metadata: there the decoder is asked, which names the first error."""
+    """Return the first decoding error of metadata, which the schema does not cover."""
     try:
         msgspec.convert(metadata, type=ObjectMeta)
     except msgspec.ValidationError as error:
@@ -83,7 +83,7 @@ def _metadata_errors(metadata: object) -> Iterator[FieldError]:
 
 
 def decoding_error(error: msgspec.ValidationError, at: str = "") -> FieldError:
-    """The decoder's complaint as a field error: it ends in "- at `$.path`"."""
+    """Convert a decoder's error, which ends in "- at `$.path`", to a field error."""
     text, _, place = str(error).partition(" - at `")
     path = at + place.rstrip("`").partition("$")[2].replace("[...]", "")
     return type_invalid(path.lstrip(".") or "metadata", None, text.replace("`", ""))
@@ -125,13 +125,13 @@ def _missing(path: str, schema: JsonObject) -> Iterator[FieldError]:
 
 def _array_errors(value: list[Any], schema: JsonObject, path: str) -> Iterator[FieldError]:
     if len(value) > schema.get("maxItems", len(value)):
-        # Whatever they are: nobody reads on.
+        # The items are not validated: the list is rejected anyway.
         yield too_many(path, len(value), schema["maxItems"])
         return
     if len(value) < schema.get("minItems", 0):
         yield required(path, f"write at least {schema['minItems']}")
     items = schema["items"]
-    # Names, for the most part: they are many, and almost all of them are right.
+    # Fast path for long lists of names, which are nearly always valid.
     longest = items.get("maxLength", 0) if items["type"] == "string" and "pattern" not in items else -1
     for i, item in enumerate(value):
         if not (type(item) is str and len(item) <= longest):

@@ -1,4 +1,4 @@
-"""Start-up order: `startsAfter` names other cliques of the set, without going round in a circle."""
+"""Validate the start-up order: `startsAfter` names other cliques of the set and has no cycles."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ _CLIQUES = "spec.template.cliques"
 
 
 def startup_errors(template: SetTemplate) -> Iterator[FieldError]:
-    """`startsAfter` counts only with the explicit start-up type."""
+    """Validate `startsAfter`, which has an effect only with the explicit start-up type."""
     if template.clique_startup_type != StartupType.EXPLICIT:
         return
     after = {clique.name: clique.spec.starts_after for clique in template.cliques}
@@ -46,7 +46,7 @@ def _cycle_errors(after: dict[str, tuple[str, ...]]) -> Iterator[FieldError]:
 def _circles(after: dict[str, tuple[str, ...]]) -> list[list[str]]:
     """Return the groups of two or more names that all lead to each other.
 
-    Kosaraju's algorithm for strongly connected components, without recursion: each entry is looked at twice.
+    Kosaraju's algorithm for strongly connected components, without recursion; linear in the number of entries.
     """
     forwards = {name: [entry for entry in entries if entry in after] for name, entries in after.items()}
     backwards: dict[str, list[str]] = {name: [] for name in after}
@@ -61,7 +61,7 @@ def _circles(after: dict[str, tuple[str, ...]]) -> list[list[str]]:
 
 
 def _walk(root: str, edges: dict[str, list[str]], seen: set[str]) -> list[str]:
-    """Return what can be reached from a name and was not seen before, each name after all that it leads to."""
+    """Return the names that are reachable from `root` and not in `seen`, in post-order."""
     finished: list[str] = []
     path = [(root, iter(edges[root]))] if root not in seen else []
     seen.add(root)

@@ -1,7 +1,7 @@
-"""How many bytes a set needs in etcd, which stores objects of at most 1.5 MiB: its own, and its gangs with their pods.
+"""Validate that a set and its gangs fit into etcd, which stores objects of at most 1.5 MiB.
 
-The names of all pods of a gang stand in one PodGang, so a gang cannot have as many pods as a cluster. Asked when a set
-is written or scaled; what is stored already has shown that it fits.
+A PodGang has the names of all its pods, which limits the pods of a gang. This is checked when a set is written or
+scaled; stored objects are known to fit.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,10 +26,10 @@ _POD_GROUP = len('{"name":"","podReferences":[],"minReplicas":100000,"topologyCo
 
 
 class _Share(msgspec.Struct, frozen=True, kw_only=True):
-    """What one clique of the template needs in the base gang of a replica."""
+    """The bytes that one clique of the template needs in the base gang of a replica."""
 
     index: int
-    # PodCliques that it becomes in this gang, and the pods of each.
+    # The number of its PodCliques in this gang, and the pods of each.
     copies: int
     pods: int
     # Bytes of a PodClique without its pods, and of one reference to a pod.
@@ -42,7 +42,7 @@ class _Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spec_errors(pcs: JsonObject) -> tuple[FieldError, ...]:
-    """The whole spec of a set, as it is written."""
+    """Validate the size of the whole spec of a set."""
     size = len(msgspec.json.encode(pcs.get("spec")))
     return (too_long("spec", LARGEST_SPEC),) if size > LARGEST_SPEC else ()
 
@@ -54,7 +54,7 @@ def byte_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
 
 
 def scaled_clique_byte_errors(clique: PodClique, pcs: PodCliqueSet) -> Iterator[FieldError]:
-    """A clique that is scaled alone: the names of its pods must fit beside the others of its gang."""
+    """Validate that the pod names of one scaled clique fit into its gang beside the others."""
     template = template_of(clique, pcs)
     if template is None:
         return
@@ -67,7 +67,7 @@ def scaled_clique_byte_errors(clique: PodClique, pcs: PodCliqueSet) -> Iterator[
 
 
 def _restart_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
-    """The status of a training set counts the restarts of each replica."""
+    """Validate that the status of a training set has space for the restart counts of all replicas."""
     spec_bytes = len(msgspec.json.encode(pcs.spec, enc_hook=str))
     fit = (LARGEST_OBJECT - _RESERVE - min(spec_bytes, LARGEST_SPEC)) // _RESTARTS_ENTRY
     if pcs.spec.workload_type == WorkloadType.TRAINING and pcs.spec.replicas > fit:
@@ -76,7 +76,7 @@ def _restart_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
 
 
 def _gang_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
-    """The base gang is the largest: it holds the standalone cliques and the first replicas of every group."""
+    """Validate the base gang, the largest: it has the standalone cliques and the first replicas of each group."""
     shares = _shares(pcs)
     room, total = _room(pcs), sum(share.total for share in shares)
     if total <= room:
@@ -94,7 +94,7 @@ def _too_many_pods(fit: int) -> str:
 
 
 def _room(pcs: PodCliqueSet) -> int:
-    """A gang takes over the labels and annotations of its set."""
+    """Return the bytes that are left for pod names. A gang also has the labels and annotations of its set."""
     copied = (pcs.metadata.labels, pcs.metadata.annotations)
     return LARGEST_OBJECT - _RESERVE - sum(len(key) + len(value) + 6 for one in copied for key, value in one.items())
 
@@ -102,7 +102,7 @@ def _room(pcs: PodCliqueSet) -> int:
 def _shares(pcs: PodCliqueSet) -> list[_Share]:
     template = pcs.spec.template
     prefix = len(pcs.metadata.name or pcs.metadata.generate_name) + 1 + _digits(pcs.spec.replicas) + 1
-    # By clique: what stands before its name, and how often it is in the base gang.
+    # By clique: the length of its name prefix, and how often it is in the base gang.
     members: dict[str, tuple[int, int]] = {}
     for group in template.pod_clique_scaling_groups:
         inner = prefix + len(group.name) + 1 + _digits(group.replicas) + 1

@@ -1,4 +1,4 @@
-"""How names, labels and environment variables must be spelled. Each question answers with a complaint, or None."""
+"""Check the syntax of names, labels and environment variables. Each check returns an error message or None."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ def dns_subdomain_complaint(text: str) -> str | None:
 
 
 def qualified_name_complaint(text: str) -> str | None:
-    """A label or annotation key: a name, with an optional DNS prefix."""
+    """Check a label or annotation key: a name with an optional DNS prefix."""
     prefix, slash, name = text.rpartition("/")
     is_good_prefix = not slash or dns_subdomain_complaint(prefix) is None
     if is_good_prefix and len(name) <= 63 and _QUALIFIED.fullmatch(name):
@@ -57,7 +57,7 @@ def label_errors(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
 
 def annotation_errors(annotations: Mapping[str, str], path: str) -> Iterator[FieldError]:
     for key in annotations:
-        # Annotation keys may have capitals in their prefix; labels may not.
+        # Annotation keys may have capital letters in their prefix; label keys may not.
         if error_message := qualified_name_complaint(key.lower()):
             yield invalid(path, key, error_message)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())

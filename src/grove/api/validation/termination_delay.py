@@ -1,4 +1,4 @@
-"""`terminationDelay`, of a set and of its groups."""
+"""Validate `terminationDelay` of a set and of its groups."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,7 +9,7 @@ from grove.api.values.durations import DurationError, parse_duration
 
 
 def termination_errors(spec: PodCliqueSetSpec) -> Iterator[FieldError]:
-    """Absent is fine: gang termination is off then."""
+    """Validate the delays. Without a delay, gang termination is disabled."""
     is_training = spec.workload_type == WorkloadType.TRAINING
     delay = spec.template.termination_delay
     if delay is not None:

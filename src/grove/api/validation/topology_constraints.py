@@ -1,4 +1,4 @@
-"""Topology constraints at the three levels of a set: names, domains, and that broad contains narrow."""
+"""Validate topology constraints of set, groups and cliques: names, domains, and that outer domains are broader."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +11,7 @@ from grove.api.validation.validation_options import FindBinding, ValidationOptio
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """One level of a set with the constraint it has; `parents` are the levels that contain it, narrowest first."""
+    """A level of a set and its constraint; `parents` are the levels that contain it, narrowest first."""
 
     path: str
     constraint: TopologyConstraint | None
@@ -19,13 +19,13 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def topology_name(self) -> str:
-        """Its own, or that of the nearest level around it."""
+        """Return its own topologyName, or that of the nearest parent."""
         levels = (self, *self.parents)
         return next((c.topology_name for level in levels if (c := level.constraint) and c.topology_name), "")
 
 
 def levels_of(template: SetTemplate) -> dict[str, Placed]:
-    """Every level that may carry a constraint, by a key that survives reordering."""
+    """Return every level that may have a constraint, by a key that does not depend on the order of lists."""
     whole = Placed(path="spec.template.topologyConstraint", constraint=template.topology_constraint)
     levels = {"set": whole}
     for i, group in enumerate(template.pod_clique_scaling_groups):
@@ -42,7 +42,7 @@ def levels_of(template: SetTemplate) -> dict[str, Placed]:
 def topology_errors(
     template: SetTemplate, settings: ValidationOptions, find_binding: FindBinding | None
 ) -> Iterator[FieldError]:
-    """`find_binding` None: what the cluster defines is not known here, so only the set itself is judged."""
+    """Validate the constraints of a new set. Without `find_binding`, the bindings of the cluster are not checked."""
     levels = [level for level in levels_of(template).values() if level.constraint is not None]
     if not settings.is_topology_aware:
         for level in levels:
@@ -60,7 +60,7 @@ def topology_errors(
 
 
 def stored_topology_errors(template: SetTemplate) -> Iterator[FieldError]:
-    """What keeps a stored set from being carried out. What is only missing, or only deprecated, does not."""
+    """Validate what the operator needs of a stored set. Missing names and deprecated fields are allowed."""
     levels = [level for level in levels_of(template).values() if level.constraint is not None]
     for level in levels:
         yield from _form_errors(level)
@@ -85,7 +85,10 @@ def topology_warnings(template: SetTemplate, find_binding: FindBinding | None) -
 
 
 def topology_change_errors(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
-    """Constraints never change, but for leaving the deprecated packDomain behind or giving it its missing name."""
+    """Validate that constraints do not change.
+
+    Two changes are allowed: to replace the deprecated packDomain, and to add its missing topologyName.
+    """
     before = levels_of(old)
     for key, level in levels_of(new).items():
         if key not in before or _is_same(before[key].constraint, level.constraint):
@@ -95,14 +98,14 @@ def topology_change_errors(old: SetTemplate, new: SetTemplate) -> Iterator[Field
 
 
 def _changed_path(old: TopologyConstraint | None, level: Placed) -> str:
-    """Point at the deprecated field if both have it with different values, else at the whole constraint."""
+    """Return the path of the deprecated field if both have it with different values, else of the whole constraint."""
     new = level.constraint
     domains = (old.pack_domain if old else "", new.pack_domain if new else "")
     return f"{level.path}.packDomain" if all(domains) and domains[0] != domains[1] else level.path
 
 
 def is_topology_repaired(old: SetTemplate, new: SetTemplate) -> bool:
-    """Does the update give a constraint the topologyName that it never had? Then it is judged as a new one."""
+    """Return whether the update adds a missing topologyName to a constraint, which is then validated as a new one."""
     before = levels_of(old)
     return any(
         key in before and not _is_same(before[key].constraint, level.constraint) and _is_repair(before[key], level)
@@ -111,7 +114,7 @@ def is_topology_repaired(old: SetTemplate, new: SetTemplate) -> bool:
 
 
 def is_deprecation(error: FieldError) -> bool:
-    """About the deprecated packDomain, which stored sets may keep."""
+    """Return whether the error is about the deprecated packDomain, which stored sets may keep."""
     return error.path.endswith(".topologyConstraint.packDomain")
 
 
@@ -143,7 +146,7 @@ def _several_names_errors(levels: list[Placed], names: list[str]) -> Iterator[Fi
 
 
 def _naming(levels: list[Placed]) -> Iterator[Placed]:
-    """The levels that write a name themselves."""
+    """Return the levels that have a topologyName of their own."""
     return (level for level in levels if level.constraint is not None and level.constraint.topology_name)
 
 
@@ -194,7 +197,7 @@ def _nesting_errors(parent: Placed, child: Placed, ranks: Mapping[str, int]) -> 
 
 
 def _ranks(binding: ClusterTopologyBinding | None) -> Mapping[str, int]:
-    """The place of every domain from broad to narrow."""
+    """Return the position of every domain, from broad to narrow."""
     ranks: dict[str, int] = {}
     for i, level in enumerate(binding.spec.levels if binding else ()):
         ranks.setdefault(level.domain, i)

@@ -1,7 +1,6 @@
-"""What a training set may not do: run for ever, change while it runs, or scale. The same for its cliques and groups.
+"""Validate training sets: they must end, and cannot be scaled or updated. The same holds for their cliques and groups.
 
-A running job cannot take over another template or another size: its workers have agreed on both. Whoever needs them
-makes a new set.
+The workers of a running job depend on its template and size. To change them, the user creates a new set.
 """
 
 from collections.abc import Iterator
@@ -57,7 +56,7 @@ def training_errors(spec: PodCliqueSetSpec) -> Iterator[FieldError]:
 
 
 def training_warnings(spec: PodCliqueSetSpec) -> Iterator[str]:
-    """What is legal in a training set and means nothing there."""
+    """Return warnings for fields that are valid in a training set but have no effect."""
     if spec.workload_type != WorkloadType.TRAINING:
         return
     if spec.replicas == 0:
@@ -80,7 +79,7 @@ def training_change_errors(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[Fie
 
 
 def training_clique_changes(old: PodClique, new: PodClique, set_name: str) -> Iterator[FieldError]:
-    """A clique of the training set of that name, edited or scaled directly."""
+    """Validate a direct change of a clique that belongs to the training set of that name."""
     yield from _child_scaled(old.spec.replicas, new.spec.replicas, set_name)
     if _pods_of(old.spec.pod_spec) != _pods_of(new.spec.pod_spec):
         detail = f'it belongs to training set "{set_name}", which cannot be updated: delete the set and create one'
@@ -94,7 +93,7 @@ def training_clique_changes(old: PodClique, new: PodClique, set_name: str) -> It
 def training_group_changes(
     old: PodCliqueScalingGroup, new: PodCliqueScalingGroup, set_name: str
 ) -> Iterator[FieldError]:
-    """A group of the training set of that name, edited or scaled directly."""
+    """Validate a direct change of a group that belongs to the training set of that name."""
     yield from _child_scaled(old.spec.replicas, new.spec.replicas, set_name)
 
 
@@ -111,7 +110,7 @@ def _limit_errors(limits: TrainingSpec) -> Iterator[FieldError]:
 
 
 def _ending_errors(pod_spec: JsonObject, at: str) -> Iterator[FieldError]:
-    """A pod ends when its containers do. Init containers that always restart are sidecars: they end with the others."""
+    """Validate that pods can end. Init containers that always restart are sidecars and end with the containers."""
     if pod_spec.get("restartPolicy") == "Always":
         yield invalid(f"{at}.restartPolicy", "Always", _NO_END)
     containers: Any = pod_spec.get("containers")
@@ -132,7 +131,7 @@ def _count_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
 
 
 def _pod_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
-    """Where pods would become others. What makes the same pods may be written in another way."""
+    """Reject changes that would change the pods. Changes that make the same pods are allowed."""
     before = {clique.name: clique for clique in old.cliques}
     changed = [
         (f"spec.template.cliques[{i}]", before[clique.name], clique)
@@ -151,7 +150,7 @@ def _pod_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
 
 
 def _changed_parts(at: str, then: CliqueTemplate, now: CliqueTemplate, priority_class: str) -> Iterator[FieldError]:
-    """One part after the other is taken over: where the pods become others, it is because of that part."""
+    """Find the parts that change the pods, by applying one part after the other."""
     relabelled = msgspec.structs.replace(then, labels=now.labels)
     annotated = msgspec.structs.replace(relabelled, annotations=now.annotations)
     steps = (
@@ -165,7 +164,7 @@ def _changed_parts(at: str, then: CliqueTemplate, now: CliqueTemplate, priority_
 
 
 def _limit_changes(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldError]:
-    """Limits may be set, raised and lowered until the set has ended: a job that runs away can be capped.
+    """Reject changes of the limits after the set has ended. Before, a user may set, raise and lower them.
 
     No maxRuntime means no limit, no maxRestarts means 0.
     """
@@ -177,14 +176,14 @@ def _limit_changes(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldError]
 
 
 def _outcome(status: PodCliqueSetStatus) -> str | None:
-    """How the set ended. It has failed as soon as the condition says so; the phase follows when its pods are gone."""
+    """Return the terminal phase, or None. The condition Failed comes first; the phase follows when no pods are left."""
     if status.phase in (SetPhase.SUCCEEDED, SetPhase.FAILED):
         return status.phase
     return SetPhase.FAILED if is_condition_true(status.conditions, ConditionType.FAILED) else None
 
 
 def _runtime(limits: TrainingSpec) -> timedelta | None:
-    """None: it makes no sense."""
+    """Return the maximum runtime, or None if it is invalid."""
     if limits.max_runtime is None:
         return timedelta.max
     try:

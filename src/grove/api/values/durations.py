@@ -1,7 +1,7 @@
-"""Durations as Go writes them: `4h`, `1h30m`, `1.5s`, `300ms`. On the wire they are strings, here `timedelta`.
+"""Parse and format Go durations: `4h`, `1h30m`, `1.5s`, `300ms`. On the wire they are strings, here `timedelta`.
 
-Go counts nanoseconds, `timedelta` microseconds: what lies between is rounded away from zero, so that a delay never
-ends early and a positive duration never becomes zero.
+Go counts nanoseconds, `timedelta` microseconds. Values are rounded away from zero, so that a delay never ends early and
+a positive duration never becomes zero.
 """
 
 import re
@@ -27,11 +27,11 @@ _LONGEST_TEXT = 64
 
 
 class DurationError(UserError, ValueError):
-    """Not a Go duration: the user writes a number with a unit."""
+    """An error for a text that is not a Go duration."""
 
 
 def parse_duration(text: str) -> timedelta:
-    """Raises `DurationError`, whose message says what to write instead."""
+    """Return the duration of a text. Raises `DurationError`, whose message says what to write instead."""
     if len(text) > _LONGEST_TEXT:
         raise DurationError(f"a duration has at most {_LONGEST_TEXT} characters, this one has {len(text)}")
     return _parsed(text)
@@ -47,7 +47,7 @@ def _parsed(text: str) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """As Go prints it: `4h0m0s`, `1m30s`, `1.5s`, `300ms`, `0s`."""
+    """Return the duration as Go prints it: `4h0m0s`, `1m30s`, `1.5s`, `300ms`, `0s`."""
     microseconds = duration // _MICROSECOND
     sign = "-" if microseconds < 0 else ""
     microseconds = abs(microseconds)

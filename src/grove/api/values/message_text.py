@@ -1,16 +1,16 @@
-"""Texts of others, fit for a log line, an event or a condition: one line, short, without objects and secrets.
+"""Sanitize messages of servers for log lines, events and conditions: one line, short, without objects and secrets.
 
-An API server quotes what it rejects: a 422 may hold the whole object, environment variables included.
+An API server quotes what it rejects: a 422 may contain the whole object, including environment variables.
 """
 
 import re
 
-# Of the server's words in a condition, an event or a log line.
+# Maximum length of a quoted server message in a condition, an event or a log line.
 SERVER_WORDS = 512
-# Of a whole message that quotes them.
+# Maximum length of a whole message that contains the quote.
 MESSAGE = 1024
 
-# What is looked at of a huge text: its beginning says what is wrong, its end says why.
+# Of a huge text only the beginning (what is wrong) and the end (why) are read.
 _HEAD, _TAIL = 8192, 1024
 _ELLIPSIS = "..."
 _OBJECT = "{...}"
@@ -24,7 +24,7 @@ _OBJECTS = re.compile(r"\{\.\.\.\}(?:[\s,]*\{\.\.\.\})+")
 _QUOTES = re.compile(rf'"([^"]{{{_LONG_QUOTE},}})"')
 _SECRETS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 [hidden]"),
-    # Three parts in base64, as every token of a service account has.
+    # A JWT, such as the token of a service account: three parts in base64.
     (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), "[hidden]"),
     (re.compile(r"(?i)\b(password|passwd|token|secret|apikey|api_key)=[^\s&\"']+"), r"\1=[hidden]"),
     (re.compile(r"://[^/\s@\"']+@"), "://[hidden]@"),
@@ -34,7 +34,7 @@ _SECRETS = (
 def brief(text: str, limit: int = SERVER_WORDS) -> str:
     """Return the text on one line, without embedded objects and secrets, at most `limit` characters long."""
     if len(text) > _HEAD + _TAIL:
-        # The end of an object whose beginning was left out is no use.
+        # The tail may start inside an object; drop the rest of that object.
         text = f"{_without_objects(text[:_HEAD])} {_ELLIPSIS} {text[-_TAIL:].rpartition('}')[2]}"
     else:
         text = _without_objects(text)
@@ -49,7 +49,7 @@ def cut(text: str, limit: int = MESSAGE) -> str:
 
 
 def _without_objects(text: str) -> str:
-    """Replace what stands in braces, if it is an object; one whose end is missing goes with all that follows."""
+    """Replace objects in braces by `{...}`. Without a closing brace, replace everything after the opening one."""
     if "{" not in text:
         return text
     kept: list[str] = []

@@ -1,6 +1,6 @@
-"""What a pod asks of its node: requests of containers, init containers and overhead, in thousandths.
+"""Compute the resource requests of a pod from containers, init containers and overhead, in thousandths.
 
-A limit without a request is a request, as the API server defaults it.
+A limit without a request counts as a request, as in the API server's defaults.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ Amounts = tuple[tuple[str, Quantity], ...]
 
 
 def pod_requests(pod_spec: JsonObject) -> dict[str, int]:
-    """Return what a pod of this spec asks for, without amounts of zero. What cannot be read counts as nothing."""
+    """Return the requests of a pod without amounts of zero. Amounts that cannot be parsed count as zero."""
     containers = tuple(map(_asked, _objects(pod_spec.get("containers"))))
     inits = tuple(
         (one.get("restartPolicy") == "Always", _asked(one)) for one in _objects(pod_spec.get("initContainers"))
@@ -24,7 +24,10 @@ def pod_requests(pod_spec: JsonObject) -> dict[str, int]:
 
 
 def most_at_once(containers: Iterable[Amounts], inits: Iterable[tuple[bool, Amounts]]) -> dict[str, int]:
-    """The most a pod needs at one time: its containers and sidecars, or an init step with the sidecars before it."""
+    """Return the most that a pod needs at one time.
+
+    This is the sum of its containers and sidecars, or an init container with the sidecars before it.
+    """
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for is_sidecar, amounts in inits:
@@ -42,7 +45,7 @@ def add_amounts(total: Mapping[str, int], amounts: Amounts) -> dict[str, int]:
 
 
 def read_milli(quantity: Quantity) -> int:
-    """An amount that cannot be read counts as none: the API server rejects those, so it is not ours to judge."""
+    """Return the amount in thousandths, or 0 if it cannot be parsed: the API server rejects such amounts."""
     try:
         return parse_milli(quantity)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Objects as YAML for people: no anchors, keys in our order, long texts as they are."""
+"""Format objects as readable YAML: no anchors, keys in the given order, long texts as block scalars."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ _WIDTH = 120
 
 
 def spread_text(document: JsonObject) -> str:
-    """Every field on a line of its own; only lists of words stand on one."""
+    """Return YAML with one field per line. Only lists of scalars are in flow style."""
     return _text(document, is_compact=False)
 
 
 def compact_text(document: JsonObject) -> str:
-    """Small things on one line: for schemas, which consist of them."""
+    """Return YAML with small objects on one line, for schemas."""
     return _text(document, is_compact=True)
 
 
@@ -31,7 +31,7 @@ def _text(document: JsonObject, *, is_compact: bool) -> str:
 
 
 class _PlainDumper(yaml.SafeDumper):
-    """YAML without anchors: people diff and edit these files."""
+    """A YAML dumper that writes no anchors, because people diff and edit these files."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

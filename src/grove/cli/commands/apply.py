@@ -32,7 +32,7 @@ files_option = click.option(
 @context_option
 @output_option
 def apply(filename: tuple[Path, ...], namespace: str, kubeconfig: Path | None, context: str, output: Format) -> None:
-    """Create or change what manifests say."""
+    """Create or update the objects of manifests."""
     from grove.cli.common.connection import run
     from grove.cli.common.manifest_reader import read_documents
 
@@ -52,7 +52,7 @@ async def _apply(
 async def apply_all(
     transport: "Transport", documents: "list[ManifestDocument]", namespace: str, output: Format
 ) -> None:
-    """All of them, telling as it goes; those that are refused are told together at the end."""
+    """Apply all documents and print each result. Raise one `UserError` at the end with all rejections."""
     from grove.cli.common.apply_merge import ApplyRejected, apply_document
 
     refused: list[str] = []

@@ -10,7 +10,10 @@ from grove.cli.common.output import say_part
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), help="Your shell.")
 def completion(shell: str) -> None:
-    """Print the script that teaches a shell to complete commands and options."""
+    """Print the completion script of a shell.
+
+    It completes commands and options. For the current shell: source <(grove completion bash)
+    """
     kind = get_completion_class(shell)
     assert kind is not None, shell
     say_part(kind(app, {}, "grove", COMPLETE_VARIABLE).source())

@@ -8,7 +8,10 @@ from grove.cli.common.object_printer import ObjectFormat, notation_option, print
 @click.command()
 @notation_option
 def crds(output: ObjectFormat) -> None:
-    """Print the CustomResourceDefinitions: `grove crds | kubectl apply --server-side -f -`."""
+    """Print the CustomResourceDefinitions.
+
+    Install them with: grove crds | kubectl apply --server-side -f -
+    """
     from grove.api.schema.crd_generator import custom_resource_definitions
 
     print_objects(custom_resource_definitions(), output)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from grove.cli.common.connection import Connection
 
 LOOK_SECONDS = 0.2
-# An operator that lives lets go within moments; the next leader begins half a minute after the last one died.
+# A running operator removes its finalizer within moments. A new leader takes over half a minute after a crash.
 PATIENCE_SECONDS = 30.0
 
 
@@ -53,7 +53,7 @@ def delete(
     context: str,
     output: Format,
 ) -> None:
-    """Delete sets, and with them everything they own."""
+    """Delete PodCliqueSets and everything that they own."""
     from grove.cli.common.connection import run
 
     parsed = [parse_target(target) for target in targets]

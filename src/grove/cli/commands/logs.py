@@ -13,7 +13,7 @@ from grove.errors import UserError
 if TYPE_CHECKING:
     from grove.kube.transport import Request, Transport
 
-# How a server answers for a pod that nobody runs.
+# The status of the response for a pod that has no node yet.
 NOTHING_YET = 204
 
 
@@ -36,7 +36,7 @@ def logs(
     context: str,
     output: Format,
 ) -> None:
-    """Print what a pod wrote."""
+    """Print the log of a pod."""
     from grove.cli.common.connection import run
 
     name = bare_name(pod, "pod", otherwise="logs are those of pods; `grove status` lists them")
@@ -66,7 +66,7 @@ async def _logs(
         try:
             if follow and await _follow(connection.transport, request, output):
                 return
-            # A stream does not tell whether it was empty because nobody runs the pod.
+            # An empty stream does not show whether the pod has no node.
             once = msgspec.structs.replace(request, query={k: v for k, v in request.query.items() if k != "follow"})
             response = await connection.transport.send(once)
             check(once, response)
@@ -80,7 +80,7 @@ async def _logs(
 
 
 async def _follow(transport: "Transport", request: "Request", output: Format) -> bool:
-    """Until the log ends; was there any?"""
+    """Print lines until the log ends. Return whether there were any."""
     is_said = False
     async with transport.stream(request) as lines:
         async for line in lines:

@@ -1,4 +1,4 @@
-"""`grove manifests`: an installation of the operator, as objects to apply."""
+"""`grove manifests`: print the objects of an installation."""
 
 import base64
 from pathlib import Path
@@ -53,7 +53,10 @@ def manifests(
     priority_class: str,
     output: ObjectFormat,
 ) -> None:
-    """Print all that an installation needs: `grove manifests | kubectl apply --server-side -f -`."""
+    """Print the manifests of an installation.
+
+    Install with: grove manifests | kubectl apply --server-side -f -
+    """
     from grove.api.types.operatorconfiguration import ConfigurationError
     from grove.api.validation.syntax import dns_label_complaint
     from grove.installation.install_options import DEFAULT_CONFIGURATION, plan_installation

@@ -1,4 +1,4 @@
-"""`grove operator`: the operator of a cluster, in a process of its own."""
+"""`grove operator`: run the operator as its own process."""
 
 import gc
 from pathlib import Path
@@ -10,7 +10,7 @@ from grove.cli.common.options import FILE, context_option, kubeconfig_option
 
 
 class OperatorWishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for."""
+    """The options of the command line."""
 
     config: Path | None
     webhook_url: str
@@ -29,8 +29,11 @@ class OperatorWishes(msgspec.Struct, frozen=True, kw_only=True):
 @kubeconfig_option
 @context_option
 def operator(config: Path | None, webhook_url: str, kubeconfig: Path | None, context: str) -> None:
-    """Run the operator against a cluster, until Ctrl-C or SIGTERM."""
-    # What is loaded now stays: looking for garbage in it would only take time. `operate` switches it on again.
+    """Run the operator against a cluster.
+
+    It runs until Ctrl-C or SIGTERM.
+    """
+    # Modules that are loaded now stay loaded, so a collection would only cost time. `operate` enables the collector.
     gc.disable()
     from grove.cli.operator.runner import operate
 

@@ -1,4 +1,4 @@
-"""`grove plan -f FILE`: what applying a change would do."""
+"""`grove plan -f FILE`: predict the effect of a change."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 @context_option
 @output_option
 def plan(filename: tuple[Path, ...], namespace: str, kubeconfig: Path | None, context: str, output: Format) -> None:
-    """Say what applying manifests would do, and change nothing: what is replaced, in which order, what is down."""
+    """Predict what applying manifests would do.
+
+    Prints which pods are replaced, in which order, and what is down meanwhile. Changes nothing.
+    """
     from grove.cli.common.connection import run
     from grove.cli.common.manifest_reader import read_documents
     from grove.cli.plan.runner import predict_change
     from grove.cli.plan.view import plan_rows
 
     documents = [document for path in filename for document in read_documents(path)]
-    # The cluster is read in real time; what would become of it is played on a clock of its own.
+    # The cluster is read in real time; the change runs on a virtual clock.
     foreseen = predict_change(run(_look(documents, namespace, kubeconfig, context)))
     if output is Format.JSON:
         say_json(foreseen)

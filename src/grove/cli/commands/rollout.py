@@ -1,4 +1,4 @@
-"""`grove rollout status|history|undo pcs/NAME`: follow an update, look back, go back."""
+"""`grove rollout status|history|undo pcs/NAME`: follow, list and undo updates."""
 
 from contextlib import nullcontext
 from enum import StrEnum
@@ -46,7 +46,7 @@ timeout_option = click.option("--timeout", default="", help="Give up after, such
 
 @click.group(cls=OrderedGroup, no_args_is_help=True)
 def rollout() -> None:
-    """Follow an update, look back, go back."""
+    """Follow, list and undo updates."""
 
 
 @rollout.command()
@@ -72,7 +72,7 @@ def status(
     context: str,
     output: Format,
 ) -> None:
-    """Follow the update of a set until it is over."""
+    """Follow the update of a set until it is complete."""
     from grove.cli.common.connection import run
     from grove.cli.rollout.follow import FollowOptions
 
@@ -106,7 +106,10 @@ def history(
     context: str,
     output: RolloutFormat,
 ) -> None:
-    """List the revisions of a set: what each changed, and how many replicas run it."""
+    """List the revisions of a set.
+
+    Prints what each revision changed and how many replicas run it.
+    """
     from grove.cli.common.connection import run
 
     run(_history(_set_name(name), revision, namespace, kubeconfig, context, output))
@@ -133,7 +136,10 @@ def undo(
     context: str,
     output: Format,
 ) -> None:
-    """Put the pod templates of an earlier revision back into a set."""
+    """Roll a set back to an earlier revision.
+
+    Writes the pod templates of that revision into the set. The operator then updates the pods.
+    """
     from grove.cli.common.connection import run
     from grove.cli.rollout.follow import FollowOptions
 
@@ -172,7 +178,7 @@ async def _follow(connection: "Connection", name: str, wishes: "FollowOptions", 
 
     client, clock = connection.client, connection.clock
     followed = FollowedRollout(client, clock, fresh_random(), namespace=connection.namespace, name=name)
-    # The first look finds out at once what a watch would try again and again: no such set, no such cluster.
+    # The first read fails at once where a watch would retry forever: no such set, no such cluster.
     first = await followed.look_once()
     if first is None:
         raise no_such_set(name, connection.namespace)
@@ -202,7 +208,7 @@ def _say_look(rollout: "Rollout", connection: "Connection") -> None:
 
 
 def _check(outcome: "FollowResult", wishes: "FollowOptions") -> None:
-    """Raises in words for an update that did not come to its end."""
+    """Raise `UserError` if the update did not complete."""
     from datetime import timedelta
 
     from grove.api.values.durations import format_duration
@@ -333,7 +339,7 @@ def _undone(undone: "Undone") -> list[str]:
 
 
 def _say_text(text: str) -> None:
-    """For people at a terminal, between words."""
+    """Print a text, wrapped between words on a terminal."""
     from grove.cli.rollout.view import wrapped
 
     for line in wrapped(text, width()) if is_terminal() else [text]:

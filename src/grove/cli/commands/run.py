@@ -1,4 +1,4 @@
-"""`grove run FILE`: a job from beginning to end, on a cluster of its own."""
+"""`grove run FILE`: run sets to completion on a private cluster."""
 
 import gc
 import sys
@@ -19,14 +19,14 @@ class RunKubelet(StrEnum):
 
 
 class Until(StrEnum):
-    """What a run waits for."""
+    """The state that a run waits for."""
 
     FINISHED = "finished"
     AVAILABLE = "available"
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for, checked."""
+    """The validated options of the command line."""
 
     file: Path
     timeout_seconds: float | None
@@ -79,7 +79,10 @@ def run(
     until: Until,
     output: Format,
 ) -> int:
-    """Run sets to their end on a cluster of their own: 0 they succeeded, 1 one failed, 124 out of time."""
+    """Run PodCliqueSets to completion on a private cluster.
+
+    Exit codes: 0 all sets succeeded, 1 a set failed, 124 timeout, 130 Ctrl-C, 143 SIGTERM.
+    """
     if kubelet is RunKubelet.PROCESS and sys.platform != "linux":
         raise UsageError("--kubelet process: local processes are run on Linux only; use --kubelet simulated")
     wishes = RunOptions(
@@ -91,7 +94,7 @@ def run(
         until=until,
         output=output,
     )
-    # What is loaded now stays: looking for garbage in it would only take time. `run_file` switches it on again.
+    # Modules that are loaded now stay loaded, so a collection would only cost time. `run_file` enables the collector.
     gc.disable()
     from grove.cli.run.runner import run_file
 

@@ -1,4 +1,4 @@
-"""`grove sim SCENARIO.yaml`: what would happen, on virtual time."""
+"""`grove sim SCENARIO.yaml`: run a scenario on virtual time."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 @click.option("--until", default="", help="When it ends, such as 8h. Default: what the file says.", metavar="DURATION")
 @output_option
 def sim(scenario: Path, seed: int, until: str, output: Format) -> int:
-    """Play a scenario on virtual time: manifests, nodes and happenings in, a timeline of decisions out."""
+    """Run a scenario on virtual time.
+
+    Prints the decisions in order, then every set at the end and what it waits for. Needs no cluster.
+    """
     from grove.sim.scenario.runner import play
     from grove.sim.scenario.scenario_file import ScenarioError
     from grove.sim.virtual_clock import run_virtual
@@ -74,7 +77,7 @@ def _seconds(text: str) -> float:
 
 
 class SetEndState(msgspec.Struct, frozen=True, kw_only=True):
-    """One set when the scenario is over, and what it waits for then."""
+    """One set at the end of the scenario, and what it waits for."""
 
     tree: "SetNode"
     sentences: "tuple[Explanation, ...]"

@@ -39,7 +39,10 @@ def status(
     context: str,
     output: Format,
 ) -> None:
-    """Show sets: replicas, gangs, groups, cliques and pods."""
+    """Show PodCliqueSets as a table, or one as a tree.
+
+    The tree shows replicas with their gangs, groups, cliques and pods.
+    """
     from grove.cli.common.connection import run
 
     if name and all_namespaces:
@@ -111,7 +114,7 @@ async def _watch(connection: "Connection", namespace: str, name: str, output: Fo
     from grove.cli.status.set_watcher import show_for_ever
 
     followed = _followed(connection, namespace, name)
-    # The first look finds out at once what a watch would try again and again: no such set, no such cluster.
+    # The first read fails at once where a watch would retry forever: no such set, no such cluster.
     found = await followed.look_once()
     if name and not found:
         raise UserError(f"no PodCliqueSet {name!r} in namespace {namespace!r}; `grove status -A` lists all")

@@ -1,4 +1,4 @@
-"""`grove up [FILE...]`: an embedded cluster and the operator, in the foreground."""
+"""`grove up [FILE...]`: run an embedded cluster and the operator in the foreground."""
 
 import gc
 import sys
@@ -11,7 +11,7 @@ import msgspec
 from grove.cli.common.options import FILE, ChoiceOf, UsageError, output_option
 from grove.cli.common.output import Format
 
-# More than one process can look after.
+# The limit of what one process can manage.
 MOST_NODES = 20_000
 NODES = 8
 NODE_RESOURCES = "cpu=32,memory=256Gi,nvidia.com/gpu=8,pods=110"
@@ -24,10 +24,10 @@ class UpKubelet(StrEnum):
 
 
 class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for, checked."""
+    """The validated options of the command line."""
 
     files: tuple[Path, ...]
-    # None: not asked for. A new cluster has the usual ones, a kept one keeps what it has.
+    # None: not set. A new cluster gets the default, a persisted one keeps what it has.
     nodes: int | None
     node_resources: dict[str, str] | None
     kubelet: UpKubelet
@@ -88,7 +88,10 @@ def up(
     data_dir: Path | None,
     output: Format,
 ) -> None:
-    """Start a Kubernetes of your own, with nodes and the operator, until Ctrl-C."""
+    """Run a local Kubernetes cluster with the operator.
+
+    It runs in the foreground until Ctrl-C. Use it with kubectl and all grove commands.
+    """
     if kubelet is UpKubelet.PROCESS and sys.platform != "linux":
         raise UsageError("--kubelet process: local processes are run on Linux only; use simulated or none")
     wishes = UpOptions(
@@ -102,7 +105,7 @@ def up(
         data_dir=data_dir,
         output=output,
     )
-    # What is loaded now stays: looking for garbage in it would only take time. `serve` switches it on again.
+    # Modules that are loaded now stay loaded, so a collection would only cost time. `serve` enables the collector.
     gc.disable()
     from grove.cli.up.runner import serve
 
@@ -110,7 +113,7 @@ def up(
 
 
 def parse_resources(text: str) -> dict[str, str]:
-    """What `--node-resources` says. Raises `UsageError`."""
+    """Parse `--node-resources`. Raises `UsageError`."""
     from grove.api.values.quantities import parse_milli
 
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""`grove webhook-certs`: a certificate for webhooks whose certificates are provided manually."""
+"""`grove webhook-certs`: print a certificate for an installation with `certProvisionMode: manual`."""
 
 import asyncio
 import base64
@@ -22,7 +22,10 @@ from grove.cli.common.options import UsageError
 )
 @notation_option
 def webhook_certs(namespace: str, secret: str, output: ObjectFormat) -> None:
-    """Print a Secret with a new authority and a certificate of the webhooks, good for a year."""
+    """Print a Secret with a webhook certificate and its CA.
+
+    Both are valid for a year. The private key of the CA is discarded.
+    """
     from grove.admission.webhook_app import WebhookOptions, certificate_names
     from grove.admission.webhook_certificates import (
         AUTHORITY_KEY,
@@ -42,7 +45,7 @@ def webhook_certs(namespace: str, secret: str, output: ObjectFormat) -> None:
     names = certificate_names(WebhookOptions(host="", port=0, namespace=namespace, secret_name=secret))
     nothing = KeyMaterial(certificate=b"", key=b"", authorities=b"")
     material = renewed(nothing, RotationStep.AUTHORITY, names, asyncio.run(_now()), Lifetimes())
-    # The key of the authority is thrown away: nobody can sign anything more with it.
+    # The private key of the CA is discarded, so that no other certificate can be signed with it.
     data = {key: value for key, value in data_of(material).items() if key != AUTHORITY_KEY}
     print_objects(
         [

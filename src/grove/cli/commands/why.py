@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 @context_option
 @output_option
 def why(what: str, namespace: str, kubeconfig: Path | None, context: str, output: Format) -> None:
-    """Say what an object waits for, what happens next and when; the most important first."""
+    """Explain what an object waits for and what happens next.
+
+    The most important reason comes first.
+    """
     from grove.cli.common.connection import run
 
     target = parse_target(what)
@@ -38,7 +41,7 @@ def why(what: str, namespace: str, kubeconfig: Path | None, context: str, output
 
 
 def why_rows(sentences: "tuple[Explanation, ...]") -> list[Row]:
-    """One sentence a line; causes stand out, what happens next is marked."""
+    """Return one row per explanation. Causes are highlighted, next steps start with `Next:`."""
     tones = {"cause": Tone.WAITING, "next": Tone.PLAIN, "note": Tone.FAINT}
     return [(Cell(_line(sentence), tones[sentence.kind]),) for sentence in sentences]
 
@@ -46,7 +49,7 @@ def why_rows(sentences: "tuple[Explanation, ...]") -> list[Row]:
 def _line(sentence: "Explanation") -> str:
     if sentence.kind == "next":
         return f"Next: {sentence.text}"
-    # A name stays as it is.
+    # An object name is not capitalized.
     is_word = sentence.text.split(" ", 1)[0].isalpha()
     return sentence.text[0].upper() + sentence.text[1:] if is_word else sentence.text
 

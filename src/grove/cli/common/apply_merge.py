@@ -1,7 +1,7 @@
-"""Create or change objects so that they are what manifests say: `grove apply` and `grove up` share this.
+"""Apply manifests to a cluster with a three-way merge, like client-side `kubectl apply`.
 
-A change is a three-way merge like kubectl's: what was applied before and is no longer written is removed, what others
-wrote stays. Lists are replaced whole.
+Fields that were applied before and are no longer in the manifest are removed. Fields of other writers stay. Lists are
+replaced as a whole.
 """
 
 import re
@@ -19,7 +19,7 @@ from grove.kube.response_decoding import check, decode_object
 from grove.kube.transport import MERGE_PATCH, Request, Response, Transport
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# A misspelt field is an error that names it, as with kubectl.
+# The server rejects an unknown field by name, as with kubectl.
 _STRICT = {"fieldValidation": "Strict", "fieldManager": "grove"}
 _KNOWN = {
     (one.api_version, one.kind): Resource(
@@ -36,7 +36,7 @@ class Verb(StrEnum):
 
 
 class ApplyResult(WireStruct):
-    """What became of one document, and what the server warned about."""
+    """The result of applying one document, with the warnings of the server."""
 
     kind: str
     namespace: str
@@ -49,7 +49,7 @@ class ApplyResult(WireStruct):
 
 
 class ApplyRejected(UserError):
-    """The server will not have this document; the message holds all of its reasons, one per line."""
+    """The server rejected a document. The message has all causes, one per line."""
 
 
 class _Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class _Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def apply_document(transport: Transport, document: ManifestDocument, namespace: str) -> ApplyResult:
-    """Raises `ApplyRejected` when the server says no to this object, `ApiError` when it cannot be asked."""
+    """Create or patch one object. Raises `ApplyRejected` if the server rejects it, `ApiError` for any other failure."""
     resource = await find_resource(transport, document)
     home = _namespace_of(document, resource, namespace)
     body = _with_last_applied(document.body)
@@ -99,7 +99,7 @@ async def apply_document(transport: Transport, document: ManifestDocument, names
 
 
 async def find_resource(transport: Transport, document: ManifestDocument) -> Resource[Object]:
-    """Where objects of this kind live: known, or asked of the server."""
+    """Return the resource of a document's kind, from the built-in kinds or from discovery."""
     known = _KNOWN.get((document.api_version, document.kind))
     if known is not None:
         return known
@@ -119,7 +119,7 @@ async def find_resource(transport: Transport, document: ManifestDocument) -> Res
 
 
 def _listed(response: Response) -> list[JsonObject]:
-    """The resources that a server told of; none if it told of something else."""
+    """Return the resources of a discovery response. Empty if it is not one."""
     try:
         found = msgspec.json.decode(response.body) if response.status == 200 else None
     except msgspec.MsgspecError:
@@ -151,7 +151,7 @@ def _last_applied(before: JsonObject) -> JsonObject:
 
 
 def _three_way(last: JsonObject, wanted: JsonObject) -> JsonObject:
-    """The merge patch: what is wanted, and null for what was applied before and is wanted no more."""
+    """Return the merge patch: the desired fields, and null for fields that were applied before and are gone now."""
     patch: JsonObject = {key: None for key in last if key not in wanted}
     for key, value in wanted.items():
         before = last.get(key)
@@ -162,7 +162,7 @@ def _three_way(last: JsonObject, wanted: JsonObject) -> JsonObject:
 async def _get(transport: Transport, resource: Resource[Object], namespace: str, name: str) -> JsonObject:
     request = Request(method="GET", path=resource.path(namespace, name))
     response = await transport.send(request)
-    # What is no object at all is found out by this, in better words than ours.
+    # Raises a good error if the response is not an object.
     decode_object(resource, request, response)
     obj: JsonObject = msgspec.json.decode(response.body)
     return obj
@@ -198,6 +198,6 @@ def _causes(status: _Status) -> tuple[_Cause, ...]:
 
 
 def warnings_of(response: Response) -> tuple[str, ...]:
-    """The texts of `299 - "text"` lines; in them quotes and backslashes are escaped."""
+    """Return the texts of the Warning headers, `299 - "text"`, with quotes and backslashes unescaped."""
     texts = [re.sub(r'^299 \S+ "(.*)"\s*$', r"\1", line) for line in response.headers.get("Warning", "").splitlines()]
     return tuple(re.sub(r"\\(.)", r"\1", text) for text in texts if text)

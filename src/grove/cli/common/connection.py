@@ -1,4 +1,4 @@
-"""From the flags of a command to a client of the cluster they mean, with errors in words for people."""
+"""Connect to the cluster that the flags select, and turn API errors into user errors."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     client: Client
     transport: Transport
     clock: Clock
-    # What `-n` says, or the context.
+    # From `-n`, or from the context.
     namespace: str
 
 

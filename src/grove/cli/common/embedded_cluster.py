@@ -1,6 +1,6 @@
-"""An embedded cluster with the operator beside it: what `grove up` and `grove run` have in common.
+"""Start an embedded cluster with the operator, for `grove up` and `grove run`.
 
-Serving it to others is `cli/up/runner.py`; running something to its end is `cli/run/runner.py`.
+`cli/up/runner.py` serves it over HTTPS; `cli/run/runner.py` runs sets to completion on it.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from grove.sim.in_process_admission import admission_of
 
 
 def prepare_process() -> None:
-    """For a process that is about to become a cluster: its log, and its garbage."""
-    # Looked up at every line: a moving picture stands in for it while it is drawn.
+    """Configure logging and garbage collection of a process that will run a cluster."""
+    # Looked up for every line, because a live display replaces stderr while it is active.
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
-    # Almost nothing is cyclic here: looking for cycles often would only cost time.
+    # There is almost no cyclic garbage, so frequent collections would only cost time.
     gc.freeze()
     gc.set_threshold(200_000, 50, 1_000)
     gc.enable()
@@ -34,9 +34,9 @@ def prepare_process() -> None:
 def new_cluster(
     clock: Clock, kubelet: KubeletKind, store: Storage | None = None, *, has_operator: bool = True
 ) -> EmbeddedCluster:
-    # An operator beside it may know other schedulers; ours knows the one that runs here.
+    # An external operator may support other schedulers. The built-in one supports the embedded scheduler only.
     settings = ValidationOptions(schedulers=(DEFAULT_SCHEDULER,)) if has_operator else ValidationOptions()
-    # The server takes its admission when it is made, and the admission looks into the server's store.
+    # The server needs its admission at construction, and the admission reads the server's store: hence the lambda.
     admission = admission_of(lambda: cluster.server.store, settings)
     cluster = EmbeddedCluster(clock, fresh_random(), admission=admission, kubelet=kubelet, store=store)
     return cluster
@@ -45,7 +45,7 @@ def new_cluster(
 def inhabit(
     tasks: asyncio.TaskGroup, cluster: EmbeddedCluster, clock: Clock, *, has_operator: bool
 ) -> list[asyncio.Task[None]]:
-    """Bring the cluster to life, with an operator or without; cancelled, the tasks end."""
+    """Start the cluster, and the operator if wanted, as tasks. They run until cancelled."""
     started = [tasks.create_task(cluster.run())]
     if has_operator:
         client = Client(cluster.connect(), clock, WriteLimiter(clock))

@@ -1,4 +1,4 @@
-"""How the lines of the log look: JSON for machines, or text for people; on stderr. Who says what is not here."""
+"""Configure the log format: JSON for machines or text for people, on stderr."""
 
 import logging
 import sys
@@ -18,7 +18,7 @@ def log_to_stderr(*, level: str, is_json: bool) -> None:
             *(_as_json() if is_json else _as_text()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        # Looked up at every line: tests and terminals may replace it.
+        # Looked up for every line, because tests and live displays may replace it.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
 
@@ -32,7 +32,7 @@ def _as_text() -> list[structlog.typing.Processor]:
 
 
 def _in_order(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """What every line has comes first, under the names that log collectors look for."""
+    """Put the common fields first, under the names that log collectors expect."""
     return {"time": line.pop("time"), "level": line.pop("level"), "msg": line.pop("event"), **line}
 
 

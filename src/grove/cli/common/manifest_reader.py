@@ -1,7 +1,7 @@
-"""Manifest files: YAML documents, each with its place, so that an error can name it. Writing them is `apply_merge.py`.
+"""Read manifest files: YAML documents, each with its place for error messages.
 
-YAML can say more than JSON, and guesses at what was meant. Here a document is what kubectl would send: times and `1:30`
-stay texts, keys become texts, and what JSON has no word for is an error.
+A document is read as kubectl reads it: timestamps and `1:30` stay strings, keys become strings, and values that JSON
+cannot represent are an error.
 """
 
 import math
@@ -17,7 +17,7 @@ import yaml
 from grove.api.types.meta import JsonObject
 from grove.errors import UserError
 
-# More than any object of a cluster can have; aliases of aliases make millions out of a few lines.
+# More than any object of a cluster has. Nested aliases can expand a few lines to millions of values.
 MOST_VALUES = 1_000_000
 DEEPEST = 200
 
@@ -25,7 +25,7 @@ _END = object()
 
 
 class ManifestDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """One object of a file; `place` is for messages: `quickstart.yaml, document 2`."""
+    """One object of a file. `place` is for messages, such as `quickstart.yaml, document 2`."""
 
     place: str
     body: JsonObject
@@ -44,7 +44,7 @@ class ManifestDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_documents(path: Path) -> list[ManifestDocument]:
-    """All objects of a file (`-`: standard input), lists taken apart. Raises `UserError` with file and document."""
+    """Return all objects of a file (`-`: standard input), with Lists expanded. Raises `UserError` with the place."""
     documents = [document for place, body in _bodies(path) for document in _objects(place, body)]
     if not documents:
         raise UserError(f"{_shown_path(path)}: holds no object; write a manifest into it")
@@ -52,7 +52,7 @@ def read_documents(path: Path) -> list[ManifestDocument]:
 
 
 def read_content(path: Path) -> JsonObject:
-    """The only document of a file that is no manifest. Raises `UserError`."""
+    """Return the only document of a file that is not a manifest. Raises `UserError`."""
     contents = [content for _, content in _bodies(path)]
     if len(contents) != 1 or not isinstance(contents[0], dict):
         raise UserError(f"{_shown_path(path)}: must hold one object, and nothing else; correct it")
@@ -73,7 +73,7 @@ def _bodies(path: Path) -> Iterator[tuple[str, Any]]:
         except RecursionError as error:
             raise UserError(f"{place}: is nested too deeply for a manifest; correct it") from error
         except (ValueError, AttributeError) as error:
-            # How PyYAML meets a value that is not of the type that it was tagged with.
+            # PyYAML raises these for a value that does not match its tag.
             raise UserError(
                 f"{place}: holds a value that is not of its !!type; remove the type, or quote it"
             ) from error
@@ -130,7 +130,7 @@ def _shown(error: yaml.YAMLError) -> str:
 
 
 class _Json:
-    """Turns one document into what JSON can say."""
+    """A converter from one YAML document to JSON values."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -179,7 +179,7 @@ class _Json:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice: one of the two would be lost without a word."""
+    """A YAML loader that rejects duplicate keys. PyYAML would silently drop one of them."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: dict[Hashable, None] = {}
@@ -197,7 +197,7 @@ Resolver = tuple[str, re.Pattern[str]]
 
 
 def _resolvers() -> dict[str, list[Resolver]]:
-    """Those of YAML 1.1 without times, and without numbers to the base of 60: `80:80` is no number to anybody else."""
+    """Return the resolvers of YAML 1.1 without timestamps and base-60 numbers, so that `80:80` stays a string."""
     inherited = yaml.SafeLoader.yaml_implicit_resolvers
     return {letter: [_narrowed(each) for each in found if not _is_time(each)] for letter, found in inherited.items()}
 

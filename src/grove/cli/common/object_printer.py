@@ -1,4 +1,4 @@
-"""Objects on stdout, for `kubectl apply -f -`: YAML documents, or one list in JSON."""
+"""Print objects for `kubectl apply -f -`: as YAML documents, or as one List in JSON."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -26,7 +26,7 @@ notation_option = click.option(
 
 
 def print_objects(objects: Sequence[JsonObject], notation: ObjectFormat, *remarks: str) -> None:
-    """`remarks` stand above the first document, as comments; JSON has no place for them."""
+    """Print objects. `remarks` become comments above the first YAML document; JSON omits them."""
     if notation is ObjectFormat.JSON:
         say_json({"apiVersion": "v1", "kind": "List", "items": objects})
         return

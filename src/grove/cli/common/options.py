@@ -1,4 +1,4 @@
-"""Options that several commands share, and the words for kinds and names on the command line."""
+"""Options that several commands share, and parsers of kinds and names on the command line."""
 
 import re
 from enum import StrEnum
@@ -12,7 +12,7 @@ from grove.errors import UserError
 
 
 class ChoiceOf(click.Choice[StrEnum]):
-    """One member of an enum, by its value. Defaults are given as values too: the help shows them."""
+    """A choice of the members of an enum by value. Defaults are values too, because the help prints them."""
 
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
         return str(choice)
@@ -41,13 +41,13 @@ KINDS: dict[str, tuple[str, ...]] = {
     "podgang": ("pg", "podgangs"),
     "pod": ("po", "pods"),
 }
-# A superset of what any kind allows, free of everything that means something in a URL or a selector.
+# A superset of what any kind allows. It has no character with a meaning in a URL or a selector.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _SINGULAR = {word: kind for kind, others in KINDS.items() for word in (kind, *others)}
 
 
 class ObjectRef(msgspec.Struct, frozen=True):
-    """An object as a user names it."""
+    """A reference to an object, as the user writes it."""
 
     kind: str
     name: str
@@ -57,11 +57,11 @@ class ObjectRef(msgspec.Struct, frozen=True):
 
 
 class UsageError(UserError):
-    """The command was given something it cannot make sense of: exit code 2."""
+    """The command was used wrongly: exit code 2."""
 
 
 def parse_target(text: str) -> ObjectRef:
-    """`pcs/NAME` and its longer forms."""
+    """Parse `pcs/NAME` or a longer form of the kind. Raises `UsageError`."""
     kind_word, _, name = text.partition("/")
     kind = _SINGULAR.get(kind_word.lower())
     if kind is None or not name or "/" in name:
@@ -84,14 +84,14 @@ def bare_name(text: str, kind: str, *, otherwise: str) -> str:
 
 
 def checked_name(text: str) -> str:
-    """The name of an object or a namespace; raises `UsageError` for what can be none."""
+    """Return the name of an object or a namespace unchanged. Raises `UsageError` if it is not a valid name."""
     if not _NAME.fullmatch(text):
         raise UsageError(f"{text!r} cannot be a name: names are lower case letters, digits, '-' and '.'; check it")
     return text
 
 
 def parse_timeout(text: str) -> float | None:
-    """What `--timeout` says, in seconds; empty: no limit. Raises `UsageError`."""
+    """Parse `--timeout` and return seconds; empty means no limit. Raises `UsageError`."""
     from grove.api.values.durations import DurationError, parse_duration
 
     if not text:

@@ -1,6 +1,6 @@
-"""The only place that prints: lines, tables, JSON and pictures that move. `rich` on a terminal, plain text elsewhere.
+"""Print lines, tables, JSON and live displays: with `rich` on a terminal, as plain text elsewhere.
 
-What is printed is decided by the commands.
+No other module writes to stdout or stderr.
 """
 
 import os
@@ -25,7 +25,7 @@ class Format(StrEnum):
 
 
 class Tone(StrEnum):
-    """What a word means to its reader; a terminal shows it as a colour."""
+    """The meaning of a cell. A terminal shows it as a color."""
 
     PLAIN = ""
     GOOD = "green"
@@ -33,7 +33,7 @@ class Tone(StrEnum):
     BAD = "bold red"
     FAINT = "dim"
     STRONG = "bold"
-    # Means nothing but "another one than its neighbour".
+    # Hues have no meaning; they only distinguish neighbors.
     FIRST_HUE = "cyan"
     SECOND_HUE = "magenta"
     THIRD_HUE = "blue"
@@ -53,8 +53,8 @@ GAP = "  "
 
 
 def prepare_output() -> None:
-    """A reader who closed our output, or whose encoding lacks a sign of a tree, is no reason to fail."""
-    # Python has none at all where the shell closed it: `>&-`.
+    """Make stdout and stderr usable even if they are closed, or if the encoding lacks the tree characters."""
+    # Python sets them to None if the shell closed them with `>&-`.
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if isinstance(sys.stdout, TextIOWrapper):
@@ -66,12 +66,12 @@ def is_terminal() -> bool:
 
 
 def height() -> int:
-    """Lines that a picture may have."""
+    """Return the number of lines that a live display may have."""
     return max(1, shutil.get_terminal_size().lines - 1)
 
 
 def width() -> int:
-    """Columns of the terminal."""
+    """Return the number of columns of the terminal."""
     return shutil.get_terminal_size().columns
 
 
@@ -81,7 +81,7 @@ def say(text: str = "") -> None:
 
 
 def say_part(text: str) -> None:
-    """As it is, without a newline of our own."""
+    """Print a text without adding a newline."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -96,7 +96,7 @@ def say_json(value: object) -> None:
 
 
 def say_json_line(value: object) -> None:
-    """For programs that read line by line."""
+    """Print a value as one line of JSON."""
     say(msgspec.json.encode(value).decode())
 
 
@@ -111,18 +111,18 @@ def say_rows(rows: Sequence[Row]) -> None:
 
 
 def plain(rows: Sequence[Row]) -> list[str]:
-    """Aligned columns, without colours and without blanks at the end of a line."""
+    """Return aligned lines without colors and without trailing spaces."""
     return ["".join(cell.text for cell in row).rstrip() for row in _padded(rows)]
 
 
 class Board:
-    """A picture on the terminal that is drawn again and again, and lines that scroll by above it."""
+    """A table on the terminal that is redrawn in place, and lines that scroll above it."""
 
     def __init__(self, live: "Live") -> None:
         self._live = live
 
     def draw(self, rows: Sequence[Row]) -> None:
-        """Instead of the picture before; cut to the terminal's height."""
+        """Replace the table. It is cut to the height of the terminal."""
         room = height()
         shown = rows if len(rows) <= room else [*rows[: room - 1], (Cell(_more(len(rows) - room + 1), Tone.FAINT),)]
         text = rich_text(shown)
@@ -136,14 +136,14 @@ class Board:
 
 @contextmanager
 def screen() -> Iterator[Callable[[Sequence[Row]], None]]:
-    """Only the picture of a board."""
+    """Open a live display and yield only its `draw` function."""
     with board() as shown:
         yield shown.draw
 
 
 @contextmanager
 def board() -> Iterator[Board]:
-    """What it shows last stays when it ends."""
+    """Open a live display. Its last content stays on the terminal."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -158,7 +158,7 @@ def _more(count: int) -> str:
 
 
 def _padded(rows: Sequence[Row]) -> list[Row]:
-    """Every cell as wide as its column; the last cell of a row, and rows of one cell, take what they need."""
+    """Pad every cell to the width of its column, except the last cell of each row."""
     widths: dict[int, int] = {}
     for row in rows:
         for column, cell in enumerate(row[:-1]):
@@ -173,7 +173,7 @@ def _padded(rows: Sequence[Row]) -> list[Row]:
 
 
 def rich_text(rows: Sequence[Row]) -> "Text":
-    """Aligned columns with their colours."""
+    """Return aligned rows with colors."""
     from rich.text import Text
 
     text = Text()

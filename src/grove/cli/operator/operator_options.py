@@ -1,4 +1,4 @@
-"""From the configuration and the flags of `grove operator` to the options of its parts. Nothing is started here."""
+"""Build the options of the operator's components from its configuration and flags. Starts nothing."""
 
 import re
 from collections.abc import Mapping
@@ -69,14 +69,14 @@ def _mass_outage(termination: GangTermination) -> MassOutageOptions:
 
 
 def is_in_cluster(access: Access) -> bool:
-    """Do we run in a pod of the cluster, as its service account?"""
+    """Return whether this process runs in a pod of the cluster, with its service account."""
     return access.source == str(SERVICE_ACCOUNT)
 
 
 def webhook_options(
     configuration: OperatorConfiguration, access: Access, url: str, environment: Mapping[str, str]
 ) -> WebhookOptions | None:
-    """None: nobody could reach webhooks of this process, which is no pod and was given no URL."""
+    """Return the webhook options, or None if the API server cannot reach this process: not in a pod, and no URL."""
     if not url and not is_in_cluster(access):
         if configuration.authorizer.enabled:
             raise UsageError("authorizer.enabled: needs webhooks; run in the cluster, or give --webhook-url")
@@ -86,7 +86,7 @@ def webhook_options(
     return WebhookOptions(
         host=server.bind_address or host,
         port=port,
-        # Outside a cluster the namespace of a kubeconfig is where its user works, not where the operator lives.
+        # Outside a cluster, the namespace of the kubeconfig is the user's, not the operator's.
         namespace=access.namespace if is_in_cluster(access) else DEFAULT_NAMESPACE,
         secret_name=server.secret_name,
         url=url,
@@ -98,7 +98,7 @@ def webhook_options(
 
 
 def _listening(url: str) -> tuple[str, int]:
-    """Where a URL is answered: on its port, and on its address if it has one, else on all."""
+    """Return the listen address of a URL: its host if that is an IP address, else all addresses, and its port."""
     found = re.fullmatch(r"https://(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})(/.*)?", url)
     if found is None or not 0 < int(found[2]) < 65536:
         raise UsageError(f"--webhook-url {url!r}: write https://HOST:PORT, as the API server reaches this process")

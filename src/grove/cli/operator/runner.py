@@ -1,6 +1,6 @@
-"""What `grove operator` does: wires controller, election, webhooks and pages to a cluster, and takes them apart again.
+"""Run the operator: controller, leader election, webhooks and HTTP endpoints.
 
-A stop ends in this order: writes on their way are answered, the lease is given back, then webhooks and pages go.
+Shutdown order: finish open writes, release the Lease, then stop webhooks and endpoints.
 """
 
 import asyncio
@@ -50,14 +50,14 @@ log = structlog.get_logger()
 
 
 def operate(wishes: OperatorWishes) -> None:
-    """Until SIGINT or SIGTERM. A wrong configuration is exit code 2; a server that is out of reach is waited for."""
+    """Run until SIGINT or SIGTERM. Raises `UsageError` for a wrong configuration; waits for an unreachable server."""
     configuration, warnings = configuration_of(wishes.config)
     access = find_access(os.environ, kubeconfig=wishes.kubeconfig, context=wishes.context)
     webhooks = webhook_options(configuration, access, wishes.webhook_url, os.environ)
     log_to_stderr(level=configuration.log_level, is_json=configuration.log_format == "json")
     for warning in warnings:
         log.warning("configuration", warning=warning)
-    # Almost nothing is cyclic here: looking for cycles often would only cost time.
+    # There is almost no cyclic garbage, so frequent collections would only cost time.
     gc.freeze()
     gc.set_threshold(200_000, 50, 1_000)
     gc.enable()
@@ -75,7 +75,7 @@ async def _operate(configuration: OperatorConfiguration, access: Access, webhook
 
 
 class _Operator:
-    """One process: parts that live as long as it does, and a controller for every term of leading."""
+    """The operator process: components with the lifetime of the process, and a new controller for every leader term."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class _Operator:
         self._lag = LoopLag(clock)
         self._health.lag_seconds = self._metrics.lag_seconds = lambda: self._lag.seconds
         self._metrics.troubles = self._health.troubles
-        # On a laptop nobody else may reach us; in a cluster, probes and scrapes come from outside of the pod.
+        # Outside a cluster, listen on loopback only. In a cluster, probes and scrapes come from outside the pod.
         self._host = "" if is_in_cluster(access) else LOOPBACK
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -113,7 +113,7 @@ class _Operator:
                     serving.cancel()
 
     async def _serve_webhooks(self, options: WebhookOptions) -> None:
-        """Whoever leads: an API server asks any of us."""
+        """Serve webhooks. Every replica does, because the API server calls any of them."""
         client = Client(InstrumentedTransport(self._transport, self._metrics, self._health), self._clock)
         webhooks = WebhookApp(client, self._clock, Random(self._random.random()), options)
         self._health.webhooks_ready = lambda: webhooks.is_ready
@@ -133,7 +133,7 @@ class _Operator:
         await leadership.run(self._work, stop)
 
     async def _work(self, fence: Fence) -> None:
-        """One term, with empty memory."""
+        """Run the controller for one leader term, with empty caches."""
         transport = InstrumentedTransport(
             self._paced(FencedTransport(self._transport, fence)), self._metrics, self._health
         )

@@ -1,6 +1,6 @@
-"""What `grove plan` does: reads a cluster, plays the change in a sandbox, and tells what came of it. Writes nothing.
+"""Predict a change: read the cluster, apply the change in a sandbox, and compare. Writes nothing to the cluster.
 
-Sandbox and prediction are `sim/`; words for people are `view.py`.
+Sandbox and prediction are in `sim/`; the text output is in `view.py`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,13 +26,13 @@ from grove.sim.rehearsal.prediction import PredictedOutcome, Prediction, predict
 from grove.sim.rehearsal.sandbox import Rehearsal, rehearse
 from grove.sim.virtual_clock import run_virtual
 
-# What else of a file may decide what becomes of its sets.
+# Other kinds of a file that influence its sets.
 _SURROUNDINGS = ("Namespace", "PriorityClass", "ResourceQuota", "ClusterTopologyBinding")
 _ASSUMPTION = "pods are taken to become ready; how long anything takes is not predicted"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster as it was read, and what shall be applied to it."""
+    """The cluster as it was read, and the documents to apply."""
 
     observed: Observed
     sets: tuple[NamespacedName, ...]
@@ -42,25 +42,25 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedSet(WireStruct):
-    """One set of the file: what `grove apply` would say, and what would follow."""
+    """One set of the file: the result that `grove apply` would print, and the prediction."""
 
     action: Verb
     prediction: Prediction
     warnings: tuple[str, ...] = ()
-    # What it waits for in the end, if it is not done: as `grove why` says it.
+    # If it does not become complete: what it waits for at the end, as `grove why` prints it.
     sentences: tuple[Explanation, ...] = ()
 
 
 class PlanResult(WireStruct):
     sets: tuple[PlannedSet, ...]
-    # What was taken for granted, and what could not be seen.
+    # Assumptions, and parts of the cluster that could not be read.
     notes: tuple[str, ...]
-    # Objects of the file that were not looked at.
+    # Objects of the file that were ignored.
     ignored: tuple[str, ...] = ()
 
 
 async def look(transport: Transport, documents: Sequence[ManifestDocument], namespace: str, now: datetime) -> Seen:
-    """Only reads. Raises `UserError` for a file that has no set in it, or a set that is being deleted."""
+    """Read what the prediction needs. Raises `UserError` if the file has no set, or a set is being deleted."""
     played = [one for one in documents if _is_set(one) or one.kind in _SURROUNDINGS]
     sets = tuple(_place(one, namespace) for one in played if _is_set(one))
     if not sets:
@@ -79,7 +79,7 @@ async def look(transport: Transport, documents: Sequence[ManifestDocument], name
 
 
 def predict_change(seen: Seen) -> PlanResult:
-    """Raises `UserError` with the server's reasons when a document would be refused."""
+    """Predict the effect of the documents. Raises `UserError` with the causes if one would be rejected."""
     rehearsal = run_virtual(_rehearse(seen))
     applied = {(one.namespace, one.name): one for one in rehearsal.changed if one.kind == PODCLIQUESETS.kind}
     planned = []
@@ -124,7 +124,7 @@ async def _rehearse(seen: Seen) -> Played:
 
 
 async def _apply_all(transport: Transport, seen: Seen) -> tuple[ApplyResult, ...]:
-    """As `grove apply` does: all of them, and those that are refused are told together."""
+    """Apply all documents, as `grove apply` does. Raise one `UserError` with all rejections."""
     applied: list[ApplyResult] = []
     refused: list[str] = []
     for document in seen.documents:
@@ -147,7 +147,7 @@ def _place(document: ManifestDocument, namespace: str) -> NamespacedName:
 
 
 def _mentioned(key: str, value: Any) -> Iterator[str]:
-    """All texts under this key, wherever it stands."""
+    """Yield all strings under this key, at any depth."""
     if isinstance(value, list):
         for item in value:
             yield from _mentioned(key, item)

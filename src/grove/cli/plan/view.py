@@ -1,4 +1,4 @@
-"""A foreseen change as rows for people: the sum first, then the order, then what is down meanwhile. Pure."""
+"""Render a predicted change as rows: the summary first, then the order, then what is down meanwhile. Pure."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -60,7 +60,7 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[Row]:
         yield from ((Cell(f"{INDENT}{line}"),) for line in lines)
 
 
-# The sum
+# Summary
 
 
 def _headline(planned: PlannedSet) -> str:
@@ -98,7 +98,7 @@ def _clauses(found: Prediction) -> Iterator[str]:
 
 
 def _pace(found: Prediction) -> str:
-    """How fast, in the words that are true of all of it; nothing if there are none."""
+    """Return the pace if it is the same for all parts, else an empty text."""
     parts = [part for turn in found.order for part in turn.parts]
     is_serial = found.replicas_at_once == 1 and all(len(turn.parts) == 1 for turn in found.order)
     if found.pods.replaced == 1 or not is_serial or any(part.at_once > 1 for part in parts):
@@ -117,7 +117,7 @@ def _outdated(found: Prediction) -> str:
     return f"; {counted(count, 'pod')} {verb(count, 'keeps', 'keep')} the old template{until}"
 
 
-# What goes wrong
+# Stalls
 
 
 def _stall_rows(planned: PlannedSet) -> Iterator[Row]:
@@ -129,7 +129,7 @@ def _stall_rows(planned: PlannedSet) -> Iterator[Row]:
     yield (Cell(f"{lead}{reason}", Tone.BAD),)
     lines = [_waiting(one) for one in found.waiting if not one.waits_for or one.waits_for not in found.stalled]
     if found.missing_pods:
-        # Those that exist wait for those that do not.
+        # Existing pods wait for the missing ones, so only the missing ones are listed.
         lines = [f"{counted(found.missing_pods, 'pod')} {verb(found.missing_pods, 'is', 'are')} never created"]
     yield from ((Cell(f"{INDENT}{line}", Tone.WAITING),) for line in lines)
     if found.missing_pods or not (found.waiting or found.stalled):
@@ -141,7 +141,7 @@ def _waiting(one: PendingPods) -> str:
     return f"{what}: {one.waits_for}" if one.waits_for else what
 
 
-# The order
+# Order
 
 
 def _order(found: Prediction) -> list[str]:
@@ -157,7 +157,7 @@ def _order(found: Prediction) -> list[str]:
 
 
 def _shape(turn: ReplicaUpdate) -> tuple[tuple[object, ...], ...]:
-    """What a turn looks like without its names."""
+    """Return the shape of a replica update without names, to group equal ones."""
     return tuple(
         (part.kind, part.at_once, tuple((len(step.pods), step.group_replica, step.unready_pods) for step in part.steps))
         for part in turn.parts
@@ -203,7 +203,7 @@ def _whole(step: ReplacementStep) -> str:
     return f"replica {step.group_replica} as a whole ({counted(len(step.pods), 'pod')}{state})"
 
 
-# What comes, goes and stays
+# Created, removed and kept
 
 
 def _created(block: Block) -> str:
@@ -228,7 +228,7 @@ def _unit(block: Block) -> str:
 
 
 def _objects(found: Prediction) -> list[str]:
-    """Only how many: their names follow from what is created and removed."""
+    """Return the counts only; the names follow from the created and removed blocks."""
     objects = found.objects
     lines = [(objects.created, "created"), (objects.removed, "removed")]
     return [f"{_kinds(names)} {what}" for names, what in lines if names]
@@ -242,7 +242,7 @@ def _kinds(names: Sequence[str]) -> str:
 def _down(found: Prediction) -> list[str]:
     lines: list[str] = []
     groups = frozenset(one.name for one in found.down if one.kind == "podcliquescalinggroup")
-    # Where replicas of a group are down, their cliques are.
+    # If replicas of a group are down, so are their cliques.
     told = [one for one in found.down if one.group not in groups]
     for (kind, at_most, of), some in _alike(told):
         what = f"{at_most} of {counted(of, 'replica' if kind == 'podcliquescalinggroup' else 'pod')}"
@@ -282,7 +282,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _listed(words: Sequence[str], between: str = ", ") -> str:
-    """All of a few; of many the first ones, and how many more."""
+    """Join words. Of many, list the first ones and count the rest."""
     if len(words) <= LISTED:
         return between.join(words)
     return f"{between.join(words[: LISTED - 1])} and {len(words) - LISTED + 1} more"

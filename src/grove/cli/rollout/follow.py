@@ -1,4 +1,4 @@
-"""Following the update of one set by watches until it is over, or waited for no longer. Looks: `view.py`."""
+"""Follow the update of one set with watches until it ends or the timeout expires. `view.py` renders it."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from grove.kube.reflector import Reflector
 from grove.kube.store import Store
 from grove.planner.snapshot import SetContext, build_context
 
-# A picture tells how long it has been going on.
+# The live display shows the elapsed time.
 REDRAW_SECONDS = 1.0
 
 Draw = Callable[[Sequence[Row]], None]
@@ -30,10 +30,10 @@ Draw = Callable[[Sequence[Row]], None]
 
 class FollowEnd(StrEnum):
     OVER = "over"
-    # It goes on, and one look was asked for.
+    # The update continues; only one read was requested.
     LOOKED = "looked"
     TIMED_OUT = "timed out"
-    # Another revision than the one that was to be followed.
+    # The set has another revision than the one to follow.
     SUPERSEDED = "superseded"
     LEAVING = "leaving"
     GONE = "gone"
@@ -41,16 +41,16 @@ class FollowEnd(StrEnum):
 
 class FollowResult(msgspec.Struct, frozen=True, kw_only=True):
     ending: FollowEnd
-    # As it was seen last.
+    # The last state that was read.
     rollout: Rollout
 
 
 class FollowOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an update is followed."""
+    """Options of following an update."""
 
     is_watching: bool = True
     timeout_seconds: float | None = None
-    # Only this one; an update to another is the end.
+    # Follow only this revision; an update to another one ends it.
     revision: int | None = None
 
 
@@ -79,7 +79,7 @@ class FollowedRollout:
         self.changed = self._followed.changed
 
     async def look_once(self) -> Rollout | None:
-        """Without watching. None: there is no such set. Raises `ApiError`."""
+        """List once, without watching. Returns None if the set does not exist. Raises `ApiError`."""
         mark = self._revisions.begin_list()
         _, listing = await asyncio.gather(
             self._followed.look_once(),
@@ -109,7 +109,7 @@ class FollowedRollout:
 async def follow(
     followed: FollowedRollout, first: Rollout, clock: Clock, wishes: FollowOptions, show: "Show"
 ) -> FollowResult:
-    """From the first look until one of the endings; each look is shown."""
+    """Follow an update from its first state until it ends, and render every state."""
     show.tell(first)
     ending = _ending(followed, first, wishes)
     if ending is not None:
@@ -164,16 +164,16 @@ async def _news(followed: FollowedRollout, at_most: float | None) -> None:
 
 
 class Show:
-    """How looks are told: here not at all, for programs that want the end only."""
+    """A renderer of progress that prints nothing, for callers that need only the result."""
 
     redraw_seconds: float | None = None
 
     def tell(self, rollout: Rollout) -> None:
-        """A look; what it has in common with the one before need not be told again."""
+        """Render one state. What did not change since the last one may be omitted."""
 
 
 class ProgressLines(Show):
-    """One line per change of substance, with the time. The last word is the command's."""
+    """A renderer that prints one line with the time per relevant change. The command prints the result."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -187,7 +187,7 @@ class ProgressLines(Show):
 
 
 class LiveProgress(Show):
-    """Bars on a terminal that are drawn again and again."""
+    """A renderer that redraws progress bars on a terminal."""
 
     redraw_seconds = REDRAW_SECONDS
 

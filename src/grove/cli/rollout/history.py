@@ -1,4 +1,4 @@
-"""The revisions of a set as people look back on them: which is asked for, who runs it, what each changed. Pure."""
+"""Build the revision history of a set: which is current, how many replicas run each, what each changed. Pure."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -12,13 +12,13 @@ from grove.planner.rollout.revision_history import CHANGE_CAUSE
 class HistoryEntry(WireStruct):
     revision: int
     generation_hash: str
-    # The templates that the set asks for now.
+    # Whether the set has these templates now.
     is_current: bool
-    # Set replicas that run it.
+    # Number of set replicas that run it.
     replicas: int
     created_at: datetime | None
     change_cause: str = ""
-    # Compared with the entry before; the first one has nothing to be compared with.
+    # Differences from the previous entry; empty for the first.
     changes: tuple[CliqueChange, ...] = ()
 
 
@@ -31,7 +31,7 @@ class RevisionList(WireStruct):
 def build_history(
     revisions: tuple[Revision, ...], current: Revision | None, running: Mapping[str, int]
 ) -> tuple[HistoryEntry, ...]:
-    """`running`: how many replicas run each revision, by its hash."""
+    """Return one entry per revision. `running`: the number of replicas that run each revision, by hash."""
     return tuple(
         HistoryEntry(
             revision=one.number,

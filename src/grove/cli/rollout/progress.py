@@ -1,6 +1,6 @@
-"""How the update of one set stands, as values: what `grove rollout status --output json` prints. Pure.
+"""Compute the progress of a set's update: what `grove rollout status --output json` prints. Pure.
 
-Counted from pods and gangs, not from what statuses say about them: the pods are the truth that a status follows.
+The counts come from pods and gangs, not from statuses, because a status lags behind its pods.
 """
 
 from collections.abc import Iterable
@@ -22,10 +22,10 @@ from grove.planner.snapshot import SetContext
 
 
 class RolloutState(StrEnum):
-    # The operator has not looked at the newest version of the set yet.
+    # The operator has not observed the newest generation of the set yet.
     UNSEEN = "Unseen"
     UPDATING = "Updating"
-    # Pods of an older template are left, and stay until somebody deletes them.
+    # Pods of an older template are left, and stay until the user deletes them.
     ON_DELETE = "OnDelete"
     UP_TO_DATE = "UpToDate"
 
@@ -39,7 +39,7 @@ class Share(WireStruct):
 
 
 class UnitProgress(WireStruct):
-    """A clique (counted in pods) or a group (in replicas) that is being updated."""
+    """The progress of a clique (in pods) or a group (in replicas) that is being updated."""
 
     kind: str
     name: str
@@ -49,7 +49,7 @@ class UnitProgress(WireStruct):
 
 
 class CurrentReplica(WireStruct):
-    """The one replica that is being updated."""
+    """The set replica that is being updated."""
 
     replica_index: int
     started_at: datetime | None = None
@@ -66,7 +66,7 @@ class Rollout(WireStruct):
     namespace: str
     state: RolloutState
     strategy: str
-    # The newest that is stored, which the counts are about.
+    # The newest stored revision. The counts refer to it.
     revision: int | None
     generation_hash: str | None
     generation: int
@@ -81,12 +81,12 @@ class Rollout(WireStruct):
 
     @property
     def is_over(self) -> bool:
-        """Nothing more happens on its own."""
+        """Return whether the operator has nothing more to do."""
         return self.state in (RolloutState.UP_TO_DATE, RolloutState.ON_DELETE)
 
 
 def build_rollout(objects: SetObjects, context: SetContext, revisions: tuple[Revision, ...]) -> Rollout:
-    """`context` is that of the set as it is now, `revisions` are its own, the oldest first."""
+    """Compute the progress. `context` is of the current set, `revisions` are its own, oldest first."""
     pcs = objects.pcs
     newest = revisions[-1] if revisions else None
     counting = Counting(objects, context, newest)
@@ -115,7 +115,7 @@ def build_rollout(objects: SetObjects, context: SetContext, revisions: tuple[Rev
 
 
 def _stall(pcs: PodCliqueSet) -> Stall | None:
-    """Why a step does not go on, or why none can begin."""
+    """Return why the update cannot continue, from the conditions of the set."""
     for type_ in (ConditionType.UPDATE_STALLED, ConditionType.RECONCILE_FAILED):
         found = find_condition(pcs.status.conditions, type_)
         if found is not None and found.status == ConditionStatus.TRUE:
@@ -126,7 +126,7 @@ def _stall(pcs: PodCliqueSet) -> Stall | None:
 def _state(
     pcs: PodCliqueSet, context: SetContext, revisions: tuple[Revision, ...], *, is_moving: bool, has_old: bool
 ) -> RolloutState:
-    """The order of the questions matters: what is said about an older version of the set is about another update."""
+    """Compute the state. The generation is checked first: a status of an older generation describes another update."""
     if (pcs.status.observed_generation or 0) < pcs.metadata.generation:
         return RolloutState.UNSEEN
     asked = asked_revision(context.spec.template, revisions)
@@ -143,7 +143,7 @@ def _strategy(pcs: PodCliqueSet) -> str:
 
 
 class Counting:
-    """What runs the newest revision, of what is wanted."""
+    """A counter of pods and replicas that run the newest revision."""
 
     def __init__(self, objects: SetObjects, context: SetContext, newest: Revision | None) -> None:
         self._context = context
@@ -157,7 +157,7 @@ class Counting:
         self._replicas = tuple(draw_replica(context, index, scale) for index in range(context.spec.replicas))
 
     def replicas(self, updating: int | None) -> Share:
-        """A replica runs what its base gang says; in its turn, and with pods that nobody deleted, not all of it yet."""
+        """Count replicas with the newest revision in the base gang, no update in progress and no old pod."""
         updated = sum(
             replica.index != updating and self._is_new(replica) and not self._has_old_pods(replica)
             for replica in self._replicas
@@ -222,7 +222,7 @@ class Counting:
     def _clique_share(self, drawn: CliqueBlueprint) -> Share:
         clique = self._cliques.get(drawn.name)
         if clique is None or clique.metadata.is_terminating:
-            # It comes back with the scale that only its gang knows; the template's is the best guess.
+            # It is recreated with the scale that only its gang knows; the template's is the best guess.
             return Share(updated=0, total=drawn.template.spec.replicas)
         new = sum(self._is_new_pod(pod, drawn) and not pod.metadata.is_terminating for pod in self._pods_of(drawn))
         return Share(updated=min(new, clique.spec.replicas), total=clique.spec.replicas)
@@ -236,7 +236,7 @@ class Counting:
 
 
 def running_revisions(pcs: PodCliqueSet, gangs: Iterable[PodGang]) -> dict[str, int]:
-    """How many wanted replicas run each revision, by its hash."""
+    """Return the number of desired replicas that run each revision, by hash."""
     wanted = {names.replica_name(pcs.metadata.name, index) for index in range(pcs.spec.replicas)}
     owner = PODCLIQUESETS.owner_key(pcs.metadata)
     found: dict[str, int] = {}

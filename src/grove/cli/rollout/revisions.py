@@ -1,4 +1,4 @@
-"""The stored revisions of one set, and which of them it asks for. Pure; what differs: `template_diff.py`."""
+"""Read the stored revisions of a set and find the current one. Pure; `template_diff.py` compares them."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ def revision_selector(pcs_name: str) -> str:
 
 
 def revisions_of(pcs: PodCliqueSet, stored: Iterable[ControllerRevision]) -> tuple[Revision, ...]:
-    """Those of this very set, the oldest first; the last one is what the operator saw last."""
+    """Return the revisions that this set owns, oldest first. The last one is what the operator observed last."""
     owner = PODCLIQUESETS.owner_key(pcs.metadata)
     mine = (one for one in stored if one.metadata.controller == owner and not one.metadata.is_terminating)
     found = (read_revision(one, pcs.metadata.name) for one in mine)
@@ -26,17 +26,17 @@ def revisions_of(pcs: PodCliqueSet, stored: Iterable[ControllerRevision]) -> tup
 
 
 def asked_template(pcs: PodCliqueSet) -> SetTemplate:
-    """The template as the operator reads it, with its defaults."""
+    """Return the template with defaults, as the operator reads it."""
     return msgspec.convert(default_podcliqueset(to_wire(pcs)), PodCliqueSet).spec.template
 
 
 def asked_revision(template: SetTemplate, revisions: tuple[Revision, ...]) -> Revision | None:
-    """The stored revision that makes the pods which the set asks for. None: the operator has not stored it yet."""
+    """Return the stored revision that makes the same pods as the template. None: not stored yet."""
     return next((one for one in reversed(revisions) if makes_same_pods(template, one.template)), None)
 
 
 def listed_numbers(revisions: tuple[Revision, ...]) -> str:
-    """`revisions 1, 2 and 5`, for messages."""
+    """Format revision numbers for messages, such as `revisions 1, 2 and 5`."""
     numbers = [str(one.number) for one in revisions]
     if not numbers:
         return "none"

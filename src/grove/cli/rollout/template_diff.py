@@ -1,4 +1,4 @@
-"""What differs between two versions of a set's pod templates, in words: images first, the rest by field. Pure."""
+"""Compare two versions of a set's pod templates: images first, other differences by field. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -21,7 +21,7 @@ class ImageChange(WireStruct):
 
 
 class CliqueChange(WireStruct):
-    """One clique whose pods become others."""
+    """The differences of one clique's pod template."""
 
     clique: str
     images: tuple[ImageChange, ...] = ()
@@ -39,7 +39,7 @@ class CliqueChange(WireStruct):
 
 
 def told_changes(changes: Iterable[CliqueChange]) -> list[str]:
-    """One text for all cliques of which the same is to be said."""
+    """Return one text per distinct change, with all cliques that it applies to."""
     cliques: dict[str, list[str]] = {}
     for change in changes:
         cliques.setdefault(change.what, []).append(change.clique)
@@ -47,7 +47,7 @@ def told_changes(changes: Iterable[CliqueChange]) -> list[str]:
 
 
 def template_changes(old: RevisionTemplate, new: RevisionTemplate) -> tuple[CliqueChange, ...]:
-    """Compared by what becomes of them, as the operator does: whatever makes the same pods is no change."""
+    """Return the changed cliques. As in the operator, templates that make the same pods are equal."""
     before = {clique.name: clique for clique in old.cliques}
     found: list[CliqueChange] = []
     for clique in new.cliques:
@@ -116,7 +116,7 @@ def _keys(one: JsonObject, other: JsonObject) -> list[str]:
 
 
 def _by_name(containers: Any) -> dict[str, JsonObject]:
-    """What a user wrote may be of any shape; the API server has judged it, we only read."""
+    """Return containers by name. Tolerates any shape, because pod specs are not decoded here."""
     if not isinstance(containers, list):
         return {}
     return {str(one.get("name", "")): one for one in containers if isinstance(one, dict)}

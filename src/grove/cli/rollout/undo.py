@@ -1,6 +1,6 @@
-"""Going back: which revision, what changes, and the one write that puts its templates into the set.
+"""Roll back a set: choose the revision, and write its templates into the set with one patch.
 
-What follows is an ordinary update; the operator recognises the revision and gives it the highest number again.
+The rest is an ordinary update. The operator recognizes the revision and gives it the highest number.
 """
 
 import msgspec
@@ -27,20 +27,20 @@ from grove.kube.response_decoding import check, decode_object
 from grove.kube.transport import MERGE_PATCH, Request
 from grove.planner.rollout.revision_history import CHANGE_CAUSE
 
-# Somebody writes to the set between our read and our write; the operator does so all the time.
+# Conflicts are expected: the operator often writes to the set between the read and the patch.
 ATTEMPTS = 10
 PAUSE_SECONDS = 0.1
 
 
 class Undone(WireStruct):
-    """What going back did, or would do."""
+    """The result of a rollback, or of its dry run."""
 
     name: str
     namespace: str
-    # None: what the set asked for is not stored yet.
+    # None: the previous templates of the set were not stored yet.
     from_revision: int | None
     to_revision: int
-    # The number it gets again: the highest is what was asked for last.
+    # The new number of the revision: the newest has the highest.
     becomes_revision: int
     is_changed: bool
     is_dry_run: bool
@@ -49,7 +49,7 @@ class Undone(WireStruct):
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """A set as the server has it, in full and as we read it, with its revisions."""
+    """A set, as raw JSON and decoded, with its revisions."""
 
     body: JsonObject
     pcs: PodCliqueSet
@@ -57,12 +57,12 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def undo(connection: Connection, name: str, to_revision: int | None, *, is_dry_run: bool) -> Undone:
-    """Raises `UserError` when there is nothing to go back to, `ApiError` when the server will not have it."""
+    """Roll back a set. Raises `UserError` if there is no revision for it, `ApiError` if the server rejects it."""
     chosen: Revision | None = None
     for attempt in range(1, ATTEMPTS + 1):
         stored = await read_stored(connection, name)
         template = asked_template(stored.pcs)
-        # A second attempt means the same templates as the first, whatever happened to the set or to numbers meanwhile.
+        # A retry keeps the templates of the first attempt, even if the set or the numbers changed meanwhile.
         same = (one for one in stored.revisions if chosen and one.generation_hash == chosen.generation_hash)
         target = chosen = next(same, None) or choose_target(name, template, stored.revisions, to_revision)
         try:
@@ -109,7 +109,7 @@ def find_revision(name: str, revisions: tuple[Revision, ...], number: int) -> Re
 def choose_target(
     name: str, template: SetTemplate, revisions: tuple[Revision, ...], to_revision: int | None
 ) -> Revision:
-    """The one that was asked for, or the last one that makes other pods than the set asks for now."""
+    """Return the requested revision, or the last one whose pods differ from the current template."""
     if to_revision is not None:
         return find_revision(name, revisions, to_revision)
     others = [one for one in revisions if not makes_same_pods(template, one.template)]
@@ -151,12 +151,12 @@ async def _go_back(
 
 
 def _drawn(template: SetTemplate) -> RevisionTemplate:
-    """To be compared only, so nothing needs a name."""
+    """Convert a template for comparison only, with empty hashes."""
     return draw_revision(template, {clique.name: "" for clique in template.cliques}, "")
 
 
 def _patch(stored: Stored, target: Revision) -> JsonObject:
-    """Only what differs from revision to revision; the version that was read says what it was decided on."""
+    """Return the patch of the fields that a revision contains, with the resourceVersion that was read."""
     template = put_back(stored.body["spec"]["template"], target.template)
     cause = target.object.metadata.annotations.get(CHANGE_CAUSE)
     metadata: JsonObject = {"resourceVersion": stored.pcs.metadata.resource_version}

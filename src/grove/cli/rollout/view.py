@@ -1,4 +1,4 @@
-"""Updates and revisions as rows and lines for people. Pure; printing them is `cli/common/output.py`."""
+"""Render updates and revisions as rows and lines. Pure."""
 
 import textwrap
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _HEADER = ("REVISION", "CURRENT", "REPLICAS", "AGE", "HASH", "CHANGE-CAUSE", "CH
 
 
 def progress_rows(rollout: Rollout, now: datetime, width: int) -> list[Row]:
-    """A picture for a terminal of this width: two bars, whose turn it is, and what holds it up."""
+    """Return the live display: two bars, the current replica, and why the update is stalled."""
     rows: list[Row] = [(Cell(line, Tone.STRONG),) for line in wrapped(_title(rollout, now), width)]
     if rollout.state is not RolloutState.UNSEEN:
         rows += _bars(rollout, width)
@@ -30,7 +30,7 @@ def progress_rows(rollout: Rollout, now: datetime, width: int) -> list[Row]:
 
 
 def progress_line(rollout: Rollout) -> str:
-    """All of it in one line, for logs."""
+    """Return the progress as one line, for logs."""
     if rollout.is_over:
         return outcome(rollout)
     parts = [_title(rollout, None)]
@@ -43,7 +43,7 @@ def progress_line(rollout: Rollout) -> str:
 
 
 def substance(rollout: Rollout) -> tuple[object, ...]:
-    """Two looks that are equal in this are one line: of thousands of pods, each hundredth part is worth one."""
+    """Return what must change for a new line. Pods count in steps of one percent: large sets print few lines."""
     percent = 100 * rollout.pods.updated // max(1, rollout.pods.total)
     turn = rollout.turn
     units = () if turn is None else tuple((unit.name, unit.current) for unit in turn.units)
@@ -61,7 +61,7 @@ def substance(rollout: Rollout) -> tuple[object, ...]:
 
 
 def outcome(rollout: Rollout) -> str:
-    """The last word about an update that goes on no further on its own."""
+    """Return the result of an update that is over."""
     name = f"pcs/{rollout.name}"
     if rollout.state is RolloutState.ON_DELETE:
         count = f"{rollout.pods.updated} of {counted(rollout.pods.total, 'pod')}"
@@ -77,7 +77,7 @@ def outcome(rollout: Rollout) -> str:
 
 
 def waits_for(rollout: Rollout) -> str:
-    """What holds an update up that is waited for no longer: what the operator says of it, else whose turn it is."""
+    """Return what an update waits for at the timeout: its stall message, else the current replica."""
     parts = [_title(rollout, None)]
     if rollout.state is not RolloutState.UNSEEN:
         parts.append(f"{rollout.replicas} replicas and {rollout.pods} pods are new")
@@ -116,7 +116,7 @@ def _bars(rollout: Rollout, width: int) -> list[Row]:
 
 
 def bar(share: Share, length: int) -> str:
-    """Full only when all is done."""
+    """Return a progress bar. It is full only when everything is updated."""
     filled = length if share.updated >= share.total else length * share.updated // share.total
     return "█" * filled + "░" * (length - filled)
 
@@ -139,7 +139,7 @@ def _unit(unit: UnitProgress) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Broken between words, with what goes on further to the right."""
+    """Wrap a text between words. Continuation lines are indented."""
     indent = text[: len(text) - len(text.lstrip())]
     lines = textwrap.wrap(
         text.strip(), max(20, width), initial_indent=indent, subsequent_indent=indent + GAP, break_on_hyphens=False
@@ -151,7 +151,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def history_rows(entries: Sequence[HistoryEntry], now: datetime, width: int | None) -> list[Row]:
-    """One line per revision, the oldest first; where lines would be too long, changes stand below theirs."""
+    """Return one row per revision, oldest first. If rows would be too long, changes go below their revision."""
     header: Row = tuple(Cell(word, Tone.FAINT) for word in _HEADER)
     rows = [header, *(_entry(entry, now, _changed(entry)) for entry in entries)]
     if width is None or max(map(len, plain(rows))) <= width:

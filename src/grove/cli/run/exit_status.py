@@ -1,4 +1,4 @@
-"""How a run ends, and what is told of it at the end. Pure; the words and colours are `view.py`'s."""
+"""Decide how a run ended, and build its summary. Pure; `view.py` renders it."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -20,7 +20,7 @@ class RunResult(StrEnum):
     TERMINATED = "Terminated"
 
 
-# As `timeout` and shells have them: 128 and the number of the signal.
+# As `timeout` and shells use them: 128 plus the number of the signal.
 EXIT_CODES = {
     RunResult.SUCCEEDED: 0,
     RunResult.AVAILABLE: 0,
@@ -32,18 +32,18 @@ EXIT_CODES = {
 
 
 class SetOutcome(WireStruct):
-    """One set as it stood when the run was over."""
+    """The state of one set at the end of the run."""
 
     namespace: str
     name: str
     workload_type: str
     phase: str
-    # Lives of its replicas that failed and were followed by another.
+    # Number of failed attempts that were followed by another.
     restarts: int
     # Why it failed, or what it waits for.
     message: str = ""
     waits_for: tuple[Explanation, ...] = ()
-    # In the order in which they happened.
+    # In the order of occurrence.
     failures: tuple[ContainerFailure, ...] = ()
 
 
@@ -55,7 +55,7 @@ class Summary(WireStruct):
 
 
 def ending_of(wanted: Sequence[SetKey], sets: Mapping[SetKey, PodCliqueSet], until: Until) -> RunResult | None:
-    """None: it goes on. One that failed is the end of all."""
+    """Return how the run ended, or None if it continues. One failed set ends the run."""
     found = [sets.get(key) for key in wanted]
     if any(pcs is not None and pcs.status.phase == SetPhase.FAILED for pcs in found):
         return RunResult.FAILED
@@ -67,7 +67,7 @@ def ending_of(wanted: Sequence[SetKey], sets: Mapping[SetKey, PodCliqueSet], unt
 
 
 def _is_available(pcs: PodCliqueSet) -> bool:
-    """What the status says, if it speaks of the spec as it is."""
+    """Return whether the set is available. A status of an older generation does not count."""
     status = pcs.status
     if status.phase == SetPhase.SUCCEEDED:
         return True

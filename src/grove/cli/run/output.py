@@ -1,6 +1,6 @@
-"""Where `grove run` shows what happens: a terminal, a pipe, or a program that reads JSON.
+"""Print the progress of `grove run` to a terminal, to a pipe, or as JSON.
 
-What is shown: looks at sets (`cli/status/set_watcher.py`) and the lines of pods (`view.py`).
+It prints trees of sets (`cli/status/set_watcher.py`) and the lines of pods (`view.py`).
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from grove.cli.run.view import Prefixes, summary_rows
 from grove.cli.status.set_watcher import Changes, LiveTree, Look, Records
 from grove.clock import Clock
 
-# Lines that come close together are printed together: on a terminal each print draws the picture again.
+# Lines that arrive together are printed together, because each print redraws the terminal.
 PAUSE_SECONDS = 0.05
-# The rest of a terminal's height belongs to the lines of pods.
+# The rest of the terminal's height is for the lines of pods.
 SHARE_OF_PICTURE = 0.5
 
 
@@ -40,7 +40,7 @@ def stage(clock: Clock, output_format: Format) -> Iterator[Stage]:
 
 
 class JsonOutput:
-    """One JSON value per line: a list of sets at every change, an object for a line of a pod or an event."""
+    """An output of one JSON value per line: a list of sets per change, an object per pod line or event."""
 
     def __init__(self) -> None:
         self.look: Look = Records()
@@ -59,7 +59,7 @@ def _record(heard: Heard) -> dict[str, object]:
 
 
 class Terminal:
-    """Trees that move, and the lines of pods above them."""
+    """A live tree of sets, with the lines of pods above it."""
 
     def __init__(self, clock: Clock, board: Board) -> None:
         self._board = board
@@ -71,7 +71,7 @@ class Terminal:
 
 
 class Pipe:
-    """Plain lines."""
+    """An output of plain lines."""
 
     def __init__(self, clock: Clock) -> None:
         self._prefixes = Prefixes()
@@ -89,7 +89,7 @@ def say_summary(summary: Summary, output_format: Format) -> None:
 
 
 class PodLines:
-    """Between who hears the lines of pods and who prints them. Nothing is printed twice, or not at all."""
+    """A buffer of pod lines between the recorder and the output. Every line is printed exactly once."""
 
     def __init__(self) -> None:
         self._waiting: list[Heard] = []

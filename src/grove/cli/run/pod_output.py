@@ -1,7 +1,7 @@
-"""What pods of an embedded cluster write, how their containers end, and how their sets stand: heard as it happens.
+"""Record what pods of an embedded cluster write, how their containers end, and the status of their sets.
 
-It listens to the store itself, so it hears everything once and in order, and keeps what is needed although pods go.
-How it looks is `view.py`.
+The recorder subscribes to the store itself, so it gets every change once and in order, and keeps the output of deleted
+pods. `view.py` renders it.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from grove.cluster.built_in_resources import EVENTS, PODS
 from grove.cluster.storage.store import Change, ChangeType
 from grove.planner.teardown.recreation import count_of
 
-# Of a run that failed, these many lines are kept.
+# Number of lines that are kept of a failed container.
 LAST_LINES = 10
-# Who fails again and again does so for one reason.
+# Further failures usually have the same cause.
 MOST_FAILURES = 100
 
 _ON_THE_WAY = ("", "ContainerCreating", "PodInitializing")
 _TOLD_KINDS = (PODCLIQUESETS.kind, PODGANGS.kind)
 _TOLD_REASONS = (EventReason.REPLICA_RESTARTING,)
-# What is torn down is said by the reason for it, and by phases.
+# Other events give the reason of a teardown, and phases show it.
 _UNTOLD_REASONS = (EventReason.REPLICA_DELETED,)
 
 
@@ -42,11 +42,11 @@ class SetKey(WireStruct):
 
 
 class Speaker(WireStruct):
-    """One container of one pod."""
+    """A container of a pod."""
 
     pod: str
     container: str
-    # What the pod is called on the network: its successors have the same.
+    # The hostname of the pod. Its successors have the same.
     host: str
     is_alone: bool
 
@@ -58,14 +58,14 @@ class PodLine(WireStruct):
     speaker: Speaker
     written_at: str
     text: str
-    # Said about the container, and not by it.
+    # A remark about the container, not a line of its log.
     is_remark: bool = False
 
 
 class RunEvent(WireStruct):
-    """An event that the owner of a set wants to hear of."""
+    """An event that matters to the owner of a set."""
 
-    # As `grove why` understands it.
+    # KIND/NAME, as `grove why` takes it.
     about: str
     reason: str
     message: str
@@ -76,16 +76,16 @@ Heard = PodLine | RunEvent
 
 
 class ContainerFailure(WireStruct):
-    """A container that ended badly, or a pod that failed as a whole, without having been told to go."""
+    """A container that exited with an error, or a failed pod, that was not being deleted."""
 
     of_set: SetKey
     # The pod; the container too, if it is not the only one.
     where: str
     pod: str
-    # Which life of its replica it was; the first is 1.
+    # The attempt of its replica; the first is 1.
     attempt: int
     container: str = ""
-    # Of a pod that failed as a whole: None.
+    # None if the pod failed as a whole.
     exit_code: int | None = None
     reason: str = ""
     at: datetime | None = None
@@ -106,7 +106,7 @@ class _Event(WireStruct):
 
 
 class RunRecorder:
-    """Give `hear` to the store. `tell` is called with all that is heard, at once; neither may write to the cluster."""
+    """A recorder of pods and sets. Subscribe `observe` to the store; it calls `emit` at once. Neither may write."""
 
     def __init__(self, source: LogSource, tell: Callable[[Heard], None]) -> None:
         self._source = source
@@ -158,7 +158,7 @@ class RunRecorder:
         if ended is None:
             return
         run.close()
-        # Whoever was told to go is not to blame for how it went.
+        # Exit codes of pods that were being deleted are not failures.
         if ended.exit_code and not pod.metadata.is_terminating:
             self._remark(speaker, f"ended with exit code {ended.exit_code}")
             failure = _failure(
@@ -180,7 +180,7 @@ class RunRecorder:
             self.failures.append(failure)
 
     def _hear_waiting(self, pod: Pod, speaker: Speaker, status: ContainerStatus) -> None:
-        """A container that cannot be started says nothing itself."""
+        """Emit why a container cannot start, because it has no log."""
         waiting = status.state.waiting
         remark = "" if waiting is None or waiting.reason in _ON_THE_WAY else f"{waiting.reason}: {waiting.message}"
         known = self._remarks.setdefault(pod.metadata.uid, {})
@@ -192,7 +192,7 @@ class RunRecorder:
         self._tell(PodLine(speaker=speaker, written_at="", text=text, is_remark=True))
 
     def _hear_event(self, event: _Event) -> None:
-        """Only trouble, and what is done about it. Of pods and cliques it is told otherwise."""
+        """Emit warnings and restarts of sets and gangs. Pods and cliques are covered by their containers."""
         kind, reason = event.involved_object.kind, event.reason
         is_trouble = event.type == "Warning" and reason not in _UNTOLD_REASONS
         if kind in _TOLD_KINDS and (is_trouble or reason in _TOLD_REASONS):
@@ -207,7 +207,7 @@ class RunRecorder:
 
 
 class _Run:
-    """One run of one container, from its first line to its last."""
+    """One run of a container, from its first line to its last."""
 
     def __init__(
         self, source: LogSource, pod: JsonObject, speaker: Speaker, state: JsonObject, tell: Callable[[Heard], None]
@@ -217,9 +217,9 @@ class _Run:
         self._tell = tell
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.is_over = False
-        # Lines that were told, if they can only be asked for all together.
+        # Lines that were emitted, for a source that returns only the whole log.
         self._known: Counter[LogLine] = Counter()
-        # Read as soon as there is something: a moment later the files of the pod may be gone.
+        # Read at once: the files of the pod may be deleted a moment later.
         self._tail: LogTail | None = source.follow(pod, speaker.container, state, self._read)
 
     def look(self, pod: JsonObject, state: JsonObject) -> None:
@@ -283,7 +283,7 @@ def _speaker(pod: JsonObject, status: ContainerStatus) -> Speaker:
 
 
 def _runs_in(pod: JsonObject, status: ContainerStatus) -> Iterator[tuple[JsonObject, TerminatedState | None]]:
-    """The runs that a container's status tells of, the older one first, each with its end."""
+    """Yield the runs in a container's status, oldest first, each with its termination."""
     raw = container_status(pod, status.name)
     if status.last_state.terminated is not None:
         yield part(raw.get("lastState")), status.last_state.terminated
@@ -292,7 +292,7 @@ def _runs_in(pod: JsonObject, status: ContainerStatus) -> Iterator[tuple[JsonObj
 
 
 def _identity(pod: JsonObject, container: str, state: JsonObject) -> str:
-    """Of one run, as long as its status tells of it: its id if it has one, and when it began."""
+    """Return an id of a run that is stable while the status contains it: container id and start time."""
     ended, running = part(state.get("terminated")), part(state.get("running"))
     number = ended.get("containerID") or container_status(pod, container).get("containerID") or ""
     return f"{number} {ended.get('startedAt') or running.get('startedAt') or ''}"

@@ -1,6 +1,6 @@
-"""What `grove run` does: a cluster that nobody else can reach, the sets of a file on it, and what became of them.
+"""Run the sets of a file to completion on a private cluster.
 
-How an ending is recognised is `exit_status.py`, what pods wrote `pod_output.py`, how it is shown `output.py`.
+`exit_status.py` decides when the run is over, `pod_output.py` records pods, `output.py` prints.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _ENDINGS = {signal.SIGINT: RunResult.INTERRUPTED, signal.SIGTERM: RunResult.TERM
 
 
 def run_file(wishes: RunOptions) -> int:
-    """The exit code."""
+    """Run the file and return the exit code."""
     documents = read_documents(wishes.file)
     if not sets_in(documents):
         raise UserError(f"{wishes.file}: holds no PodCliqueSet, so there is nothing to run; add one")
@@ -72,12 +72,12 @@ class Run:
         self._cluster.server.store.subscribe(self._recorder.hear)
 
     def stop(self, ending: RunResult) -> None:
-        """Of several who stop it the first counts."""
+        """Stop the run. The first call decides the result."""
         self._stopped = self._stopped or ending
         self._recorder.changed.set()
 
     async def to_its_end(self) -> Summary:
-        """When it returns, nothing of the run is left but what it wrote through a hostPath."""
+        """Run until the end. Afterwards nothing is left except what pods wrote to a hostPath."""
         client = self._cluster.client()
         await Nodes(client, self._clock).create(self._wishes.nodes, self._wishes.node_resources)
         await create_topology(client)
@@ -93,7 +93,7 @@ class Run:
                 ]
                 ending = await self._ending()
                 summary = await self._summary(ending)
-                # What pods say while they end is told as well.
+                # Lines that pods write while they stop are printed as well.
                 await _end(started)
                 await _end(telling)
                 self._lines.print_now(shown)
@@ -118,7 +118,7 @@ class Run:
             await self._recorder.changed.wait()
 
     async def _summary(self, ending: RunResult) -> Summary:
-        """As things are now: what happens to pods while the cluster ends is nobody's failure."""
+        """Build the summary before the cluster stops, so that stopped pods do not count as failures."""
         seconds = self._clock.monotonic() - self._began_at
         waits = {}
         if ending is RunResult.TIMED_OUT:

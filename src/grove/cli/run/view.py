@@ -1,4 +1,4 @@
-"""How `grove run` looks: the lines of pods with their names in front, and the summary. Pure; `output.py` prints."""
+"""Render the output of `grove run`: the lines of pods with prefixes, and the summary. Pure; `output.py` prints."""
 
 import re
 import signal
@@ -14,10 +14,10 @@ from grove.cli.run.pod_output import ContainerFailure, Heard, PodLine, RunEvent,
 from grove.planner.explain.text import counted
 
 HUES = (Tone.FIRST_HUE, Tone.SECOND_HUE, Tone.THIRD_HUE, Tone.FOURTH_HUE, Tone.FIFTH_HUE, Tone.SIXTH_HUE)
-# After the first failure, which is told in full.
+# After the first failure, which is printed in full.
 MOST_FURTHER_FAILURES = 5
 
-# What would move the cursor or change colours: escape sequences, and control characters but for the tab.
+# Escape sequences and control characters except the tab: they would move the cursor or change colors.
 _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.?|[\x00-\x08\x0b-\x1f\x7f]")
 _PHASE_TONES = {SetPhase.SUCCEEDED.value: Tone.GOOD, SetPhase.FAILED.value: Tone.BAD}
 _BEFORE_ITS_END = {
@@ -30,7 +30,7 @@ _BEFORE_ITS_END = {
 
 
 class Prefixes:
-    """The names in front of lines: all as wide as the widest so far, a colour for each host and its successors."""
+    """Prefixes of pod lines: as wide as the widest so far, with one color per host and its successors."""
 
     def __init__(self) -> None:
         self._width = 0
@@ -42,7 +42,7 @@ class Prefixes:
         return f"{self._name(heard.speaker)} {_mark(heard)} {heard.text}"
 
     def row(self, heard: Heard) -> Row:
-        """For a terminal, which would obey what stands in the text."""
+        """Return a row for a terminal, without control characters."""
         if isinstance(heard, RunEvent):
             return (Cell(_happening(heard), Tone.WAITING),)
         hue = self._hues.setdefault(heard.speaker.host, HUES[len(self._hues) % len(HUES)])
@@ -100,7 +100,7 @@ def _failure_rows(failures: Sequence[ContainerFailure]) -> Iterator[Row]:
 
 
 def _first_of_attempts(failures: Sequence[ContainerFailure], *, after: int) -> list[ContainerFailure]:
-    """In one attempt the others usually fail because of the first."""
+    """Return the first failure of each attempt. The others usually fail because of it."""
     found: dict[int, ContainerFailure] = {}
     for failure in failures:
         if failure.attempt > after:

@@ -1,4 +1,4 @@
-"""Sets and all their parts, kept up to date by watches, for pictures that move. What they look like is `tree.py`."""
+"""Watch sets and their children, and render every change. `tree.py` builds the trees."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,12 +25,15 @@ from grove.kube.reflector import Reflector
 from grove.kube.store import Store
 
 SHORTEST_PAUSE_SECONDS = 0.2
-# Drawing may take a tenth of the time, however large the sets are.
+# Rendering takes at most a tenth of the time, even for large sets.
 PAUSE_PER_COST = 9.0
 
 
 class Followed:
-    """`run` until cancelled; `trees` is what is known now. Without a name: every set, and those that come."""
+    """A watcher of one set, or without a name of all sets.
+
+    `run` watches until cancelled; `trees` returns the current state of the caches.
+    """
 
     def __init__(self, client: Client, clock: Clock, random: Random, *, namespace: str = "", name: str = "") -> None:
         self._client = client
@@ -47,7 +50,7 @@ class Followed:
         """Set when everything was listed once."""
         chosen = {labels.PART_OF: name} if name else {}
         parts = labels.selector({labels.MANAGED_BY: labels.MANAGED_BY_VALUE, **chosen})
-        # The resource, where its objects are kept, and which of them: by label, by field.
+        # Resource, store, label selector, field selector.
         self._kinds: tuple[tuple[Resource[Any], Store[Any], str, str], ...] = (
             (PODCLIQUESETS, self._sets, "", f"metadata.name={name}" if name else ""),
             (GROUPS, self._groups, parts, ""),
@@ -57,7 +60,7 @@ class Followed:
         )
 
     async def look_once(self) -> list[SetNode]:
-        """Without watching. Raises `ApiError`."""
+        """List once, without watching. Raises `ApiError`."""
         listings = await asyncio.gather(
             *(
                 self._client.list(resource, namespace=self._namespace, label_selector=by_label, field_selector=by_field)
@@ -117,7 +120,7 @@ class Followed:
 
 
 class Parts:
-    """One set and what was found of it so far."""
+    """A set and its children that were found so far."""
 
     def __init__(self, pcs: PodCliqueSet) -> None:
         self._pcs = pcs
@@ -137,17 +140,17 @@ class Parts:
 
 
 class Look(Protocol):
-    """How a look at sets is told."""
+    """A renderer of trees."""
 
     @property
     def redraw_seconds(self) -> float | None:
-        """After this time it is told again, although nothing has changed."""
+        """The time after which to render again even if nothing changed."""
 
     def tell(self, trees: Sequence[SetNode]) -> None: ...
 
 
 async def show_for_ever(followed: Followed, clock: Clock, output_format: Format, *, is_one: bool = False) -> None:
-    """Until cancelled: a picture on a terminal, a line per change elsewhere, one line of JSON per look for programs."""
+    """Print sets until cancelled: a live tree on a terminal, else a line per change, or a line of JSON per change."""
     if output_format is Format.JSON:
         await keep_looking(followed, clock, Records())
     elif output.is_terminal():
@@ -158,7 +161,7 @@ async def show_for_ever(followed: Followed, clock: Clock, output_format: Format,
 
 
 async def keep_looking(followed: Followed, clock: Clock, look: Look) -> None:
-    """Tell every change until cancelled, at a pace that leaves most of the time to others."""
+    """Render changes until cancelled, with pauses that leave most of the time to other tasks."""
     await followed.seen.wait()
     while True:
         began_at = clock.monotonic()
@@ -168,7 +171,7 @@ async def keep_looking(followed: Followed, clock: Clock, look: Look) -> None:
 
 
 class Records:
-    """For programs: all sets, in one line of JSON."""
+    """A renderer that prints all sets as one line of JSON."""
 
     redraw_seconds = None
 
@@ -177,7 +180,7 @@ class Records:
 
 
 class LiveTree:
-    """On a terminal: trees. Ages go on, so it is drawn every second."""
+    """A renderer that draws trees on a terminal, every second because ages change."""
 
     redraw_seconds = 1.0
 
@@ -190,7 +193,7 @@ class LiveTree:
         share: float = 1.0,
         has_hint: bool = True,
     ) -> None:
-        """`share` of the terminal's height is what it may take; a hint is for who can use it."""
+        """`share`: the part of the terminal's height to use. `has_hint`: whether to print the `grove why` hint."""
         self._clock = clock
         self._draw = draw
         self._is_one = is_one
@@ -203,7 +206,7 @@ class LiveTree:
 
 
 def picture(trees: Sequence[SetNode], now: datetime, height: int, *, is_one: bool, has_hint: bool = True) -> list[Row]:
-    """As much detail as there is room for: with pods, without them, or one line per set."""
+    """Return as much detail as fits the height: with pods, without pods, or one line per set."""
     if not trees:
         return [(output.Cell("no PodCliqueSets yet", output.Tone.FAINT),)]
     rows = [row for tree in trees for row in tree_rows(tree, now, has_hint=has_hint)]
@@ -215,7 +218,7 @@ def picture(trees: Sequence[SetNode], now: datetime, height: int, *, is_one: boo
 
 
 class Changes:
-    """Where there is no terminal: what has changed since the last look, line by line, with the time."""
+    """A renderer that prints one line with the time per change."""
 
     redraw_seconds = None
 
@@ -230,7 +233,7 @@ class Changes:
 
 
 async def _next(followed: Followed, clock: Clock, cost: float, *, at_most: float | None) -> None:
-    """Wait until there is something new to show, or `at_most` seconds; and always a moment."""
+    """Sleep for a pause that depends on the cost, then wait for a change, but at most `at_most` seconds."""
     await clock.sleep(max(SHORTEST_PAUSE_SECONDS, PAUSE_PER_COST * cost))
     try:
         async with asyncio.timeout(at_most):

@@ -1,7 +1,7 @@
-"""What `grove status` shows, as values: one set as a tree of replicas, groups, cliques and pods. Pure.
+"""Build the tree of a set for `grove status`: replicas, groups, cliques and pods. Pure.
 
-`--output json` prints these structs as they are; `tree_view.py` makes rows for people out of them. Most sets are in no
-breach and do not train: the rules of the planner are imported for those that do, so that `grove status` starts quickly.
+`--output json` prints these structs; `tree_view.py` renders them as rows. The planner is imported only for sets that
+are breached or train, so that `grove status` starts fast.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ AT_ZERO = "ScaledToZero"
 
 
 class SetObjects(WireStruct):
-    """One set and everything that belongs to it."""
+    """A set and all its children."""
 
     pcs: PodCliqueSet
     groups: tuple[PodCliqueScalingGroup, ...] = ()
@@ -50,7 +50,7 @@ class SetObjects(WireStruct):
 
 
 class PodCounts(WireStruct):
-    """Pods that stay, out of those that are asked for."""
+    """Counts of pods that are not terminating, and the desired number."""
 
     wanted: int = 0
     ready: int = 0
@@ -71,14 +71,14 @@ class CliqueNode(WireStruct):
     min_available: int
     counts: PodCounts
     created_at: datetime | None
-    # In breach: when its group replica, or the whole set replica, is torn down for it.
+    # If breached: when its group replica or set replica is torn down.
     teardown_at: datetime | None = None
     pods: tuple[PodNode, ...] = ()
 
 
 class GroupReplicaNode(WireStruct):
     index: int
-    # The gang this replica is placed with: its own, or the base gang of the set replica.
+    # The gang of this replica: its own, or the base gang of the set replica.
     gang: str
     phase: str
     counts: PodCounts
@@ -93,7 +93,7 @@ class GroupNode(WireStruct):
     min_available: int
     counts: PodCounts
     created_at: datetime | None
-    # Below its own minimum: when the whole set replica is torn down for it.
+    # If breached: when the set replica is torn down.
     teardown_at: datetime | None = None
     group_replicas: tuple[GroupReplicaNode, ...] = ()
 
@@ -110,7 +110,7 @@ class ReplicaNode(WireStruct):
 
 
 class Problem(WireStruct):
-    """A condition of the set that its owner should read."""
+    """A condition of the set that needs attention."""
 
     type: str
     reason: str
@@ -118,7 +118,7 @@ class Problem(WireStruct):
 
 
 class Updating(WireStruct):
-    """An update that is under way, and the replica whose turn it is."""
+    """An update in progress, and the replica that is being updated."""
 
     replica_index: int | None
     # Of that replica.
@@ -127,11 +127,11 @@ class Updating(WireStruct):
 
 
 class Training(WireStruct):
-    """What a set that runs to its end has used of its limits."""
+    """Restarts and deadline of a training set."""
 
     restarts: int
     max_restarts: int
-    # None: it may take as long as it likes, or has not begun.
+    # None: no deadline, or not started.
     deadline: datetime | None = None
 
 
@@ -154,7 +154,7 @@ T = TypeVar("T", bound=HasMetadata)
 
 
 class Deadlines:
-    """When breaches lead to a teardown: the delay counts from the moment that the condition tells."""
+    """Times at which breaches lead to a teardown. The delay counts from the transition time of the condition."""
 
     def __init__(self, pcs: PodCliqueSet) -> None:
         self._pcs = pcs
@@ -173,7 +173,7 @@ class Deadlines:
         from grove.planner.training.lifecycle import failure_of, is_finished
 
         if is_finished(self._pcs) or failure_of(self._pcs.status) is not None:
-            # Of a set that ended, nothing is torn down any more.
+            # Nothing of a finished set is torn down.
             return None
         delay = effective_delay(self._context, metadata)
         return None if delay is None else breach.last_transition_time + delay
@@ -224,7 +224,7 @@ def _updating(objects: SetObjects) -> Updating | None:
 
 
 def without_pods(node: SetNode) -> SetNode:
-    """The same set with less detail, for where there is little room."""
+    """Return the set without its pods, for small terminals."""
     return msgspec.structs.replace(node, set_replicas=tuple(map(_replica_without_pods, node.set_replicas)))
 
 
@@ -246,7 +246,7 @@ def _cliques_without_pods(cliques: tuple[CliqueNode, ...]) -> tuple[CliqueNode, 
 
 
 def is_settled(node: SetNode) -> bool:
-    """Everything that is asked for is there and ready, or done; and nothing else needs telling."""
+    """Return whether all pods are ready or the set succeeded, and no condition needs attention."""
     if node.phase == SetPhase.SUCCEEDED:
         return not node.problems
     is_whole = node.available_replicas >= node.replicas and node.counts.ready >= node.counts.wanted
@@ -254,7 +254,7 @@ def is_settled(node: SetNode) -> bool:
 
 
 def _problems(conditions: tuple[Condition, ...]) -> tuple[Problem, ...]:
-    """Whatever a set has a condition for is something that should not be."""
+    """Return all true conditions. Every condition type of a set reports a problem."""
     return tuple(
         Problem(type=condition.type, reason=condition.reason, message=condition.message)
         for condition in conditions
@@ -304,7 +304,7 @@ def _build_replica(
 
 
 def _replica_phase(gang: PodGang | None, cliques: tuple[CliqueNode, ...], groups: tuple[GroupNode, ...]) -> str:
-    """That of its gang, until all its cliques are done."""
+    """Return the phase of the gang, or Succeeded if all cliques succeeded."""
     members = [clique for group in groups for one in group.group_replicas for clique in one.cliques]
     phases = [clique.phase for clique in (*cliques, *members)]
     is_done = bool(phases) and all(phase == SetPhase.SUCCEEDED for phase in phases)
@@ -326,7 +326,7 @@ def _build_group(
 ) -> GroupNode:
     members = _by_index(cliques.get(GROUPS.owner_key(group.metadata), []), labels.GROUP_REPLICA_INDEX)
     is_breached = is_condition_true(group.status.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
-    # Below its own minimum the set replica goes, and single group replicas do not.
+    # A breached group tears down the set replica, not single group replicas.
     inner = None if is_breached else deadlines
     replicas = tuple(_build_group_replica(index, members[index], pods, gangs, inner) for index in sorted(members))
     return GroupNode(
@@ -406,7 +406,7 @@ def _clique_phase(clique: PodClique, counts: PodCounts) -> str:
 
 
 def _phase(scheduled: int, ready: int, needed: int) -> str:
-    """The words of gangs, for their parts."""
+    """Return the phase of a group or clique, in terms of gang phases."""
     if ready >= needed:
         return GangPhase.RUNNING
     return GangPhase.STARTING if scheduled >= needed else GangPhase.PENDING
@@ -423,7 +423,7 @@ def _build_pod(pod: Pod) -> PodNode:
 
 
 def _pod_phase(pod: Pod) -> str:
-    """One word, the most telling one, as `kubectl get pods` chooses it."""
+    """Return the status of a pod as `kubectl get pods` prints it."""
     if pod.metadata.is_terminating:
         return LEAVING
     if pod.spec.scheduling_gates:
@@ -460,7 +460,7 @@ def _owned(objects: Iterable[T], owner: OwnerKey) -> list[T]:
 
 
 def _order(obj: HasMetadata) -> tuple[int, str]:
-    """By index where there is one, so that pod 10 comes after pod 9."""
+    """Sort by pod index if there is one, so that pod 10 comes after pod 9."""
     return (_index(obj, labels.POD_INDEX), obj.metadata.name)
 
 

@@ -1,4 +1,4 @@
-"""What changed between two looks at sets, in lines: what is shown of moving sets where there is no terminal."""
+"""Compare two states of sets and return the changes as lines, for output without a terminal."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ MOST_LINES = 20
 
 
 def changes(before: Sequence[SetNode], after: Sequence[SetNode]) -> list[str]:
-    """One line per set, gang and problem that came, went or changed; of very many only the first."""
+    """Return one line per set, gang and problem that was added, removed or changed, up to a limit."""
     old, new = dict(_facts(before)), dict(_facts(after))
     lines = [line for name, fact in new.items() if (line := _line(name, old.get(name), fact))]
     lines += [f"{name} is gone" for name in old if name not in new]
@@ -28,7 +28,7 @@ def _line(name: str, old: Fact | None, new: Fact) -> str:
 
 
 def _facts(sets: Sequence[SetNode]) -> Iterator[tuple[str, Fact]]:
-    """A name, its phase, and the rest of what is said about it."""
+    """Yield names with their phase and details."""
     for node in sets:
         name = f"pcs/{node.name}"
         yield name, (node.phase, f", {node.available_replicas}/{node.replicas} replicas available{_ready(node)}")

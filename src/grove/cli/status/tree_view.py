@@ -1,4 +1,4 @@
-"""Trees and tables of sets as rows for people. Pure; printing them is `cli/common/output.py`."""
+"""Render sets as trees and tables. Pure; `cli/common/output.py` prints them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -45,7 +45,7 @@ _HEADER = ("NAME", "STATUS", "READY", "AVAILABLE", "SCHEDULED", "MIN", "WHERE", 
 
 
 def table_rows(sets: Sequence[SetNode], now: datetime, *, has_namespaces: bool) -> list[Row]:
-    """One line per set."""
+    """Return a table with one row per set."""
     header = ("NAMESPACE",) * has_namespaces + ("NAME", "STATUS", "READY", "AVAILABLE", "SCHEDULED", "AGE")
     rows: list[Row] = [tuple(Cell(word, Tone.FAINT) for word in header)]
     for node in sets:
@@ -62,7 +62,7 @@ def table_rows(sets: Sequence[SetNode], now: datetime, *, has_namespaces: bool) 
 
 
 def tree_rows(node: SetNode, now: datetime, *, has_hint: bool = True) -> list[Row]:
-    """The whole set. Every name can be handed to `grove why` and to kubectl as it stands; a hint says so."""
+    """Return the tree of a set. Every name is valid for `grove why` and kubectl; `has_hint` adds the command."""
     rows: list[Row] = [tuple(Cell(word, Tone.FAINT) for word in _HEADER)]
     rows.append(
         _row(
@@ -106,7 +106,7 @@ def _update(node: SetNode, updating: Updating) -> str:
 
 
 def _training(training: Training, now: datetime) -> str:
-    """Nothing, while none of its limits is in sight."""
+    """Return restarts and deadline, or an empty text if the set has neither limit."""
     told = [f"{training.restarts} of {training.max_restarts} restarts used"] if training.max_restarts else []
     told += (
         [f"ends at {_when(training.deadline, now).removeprefix('about ')} at the latest"] if training.deadline else []
@@ -121,7 +121,7 @@ def _when(at: datetime, now: datetime) -> str:
 
 
 def _breaches(node: SetNode) -> Iterator[tuple[str, str, datetime]]:
-    """What is in breach, what is torn down for it, and when."""
+    """Yield what is breached, what is torn down for it, and when."""
     for replica in node.set_replicas:
         whole = f"replica {replica.index}"
         for clique in replica.cliques:
@@ -193,7 +193,7 @@ def _pod_row(pod: PodNode, lead: str, now: datetime) -> Row:
 
 
 def _branches(parts: Sequence[N], stem: str, rows_of: Callable[[N, str, str], Iterable[Row]]) -> Iterator[Row]:
-    """The rows of each part, told how its own line begins and how those below it do."""
+    """Yield the rows of all parts. `rows_of` gets the prefix of the part's own line and of the lines below."""
     for number, part in enumerate(parts, start=1):
         is_last = number == len(parts)
         yield from rows_of(part, stem + ("└─ " if is_last else "├─ "), stem + ("   " if is_last else "│  "))
@@ -231,7 +231,7 @@ def _phase(phase: str, *, is_good: bool = True) -> Cell:
 
 
 def age(created_at: datetime | None, now: datetime) -> str:
-    """As kubectl writes it: the two units that matter."""
+    """Return the age as kubectl prints it."""
     if created_at is None:
         return ""
     seconds = max(0, int((now - created_at).total_seconds()))

@@ -1,4 +1,4 @@
-"""A cluster that is kept in a folder (`grove up --data-dir`): what it goes on with, and what is said about it."""
+"""Open a persisted cluster (`grove up --data-dir`): store, identity and nodes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ _NAMED_NODES = 3
 
 
 class PersistedCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in the folder."""
+    """The state of the data directory at the start."""
 
     path: str
     object_count: int
@@ -46,7 +46,7 @@ def describe(data_dir: DataDir) -> PersistedCluster:
 
 @asynccontextmanager
 async def keeping(data_dir: DataDir | None) -> AsyncIterator[Storage | None]:
-    """The store of the folder, whose writes are kept from now on; without a folder, none."""
+    """Yield the store of the data directory and persist its writes. Yields None without a directory."""
     if data_dir is None:
         yield None
         return
@@ -58,7 +58,7 @@ async def keeping(data_dir: DataDir | None) -> AsyncIterator[Storage | None]:
 
 
 async def check_is_kept(store: Storage | None) -> None:
-    """Raises `UserError` if the disk does not take what every cluster begins with."""
+    """Wait for the first writes. Raises `UserError` if they cannot be persisted."""
     if store is None or store.keeper is None:
         return
     try:
@@ -68,7 +68,7 @@ async def check_is_kept(store: Storage | None) -> None:
 
 
 def identity_of(data_dir: DataDir | None, clock: Clock) -> ClusterIdentity:
-    """As it was, so that old kubeconfigs work; or a new one."""
+    """Return the persisted identity, so that old kubeconfigs work, or a new one."""
     kept = None if data_dir is None else read_identity(data_dir.read_identity(), clock.now())
     return kept or new_identity(new_token(), clock.now())
 
@@ -82,11 +82,11 @@ def keep_identity(data_dir: DataDir | None, identity: ClusterIdentity, *, port: 
 
 
 async def furnish(client: Client, clock: Clock, wishes: UpOptions, data_dir: DataDir | None) -> NodeChanges | None:
-    """A new cluster gets nodes and their topology. A kept one gets the nodes that are asked for now, which is told."""
+    """Create nodes and topology of a new cluster, or change the nodes of a persisted one and return the changes."""
     nodes, usual = Nodes(client, clock), parse_resources(NODE_RESOURCES)
     if data_dir is not None and data_dir.is_begun:
         return await nodes.reconcile(wishes.nodes, wishes.node_resources, usual=usual)
-    # One that was killed while it was being furnished has some of it.
+    # A cluster that was killed during its first start has some of the nodes.
     number = NODES if wishes.nodes is None else wishes.nodes
     await nodes.reconcile(number, wishes.node_resources or usual, usual=usual)
     try:
@@ -100,7 +100,7 @@ async def furnish(client: Client, clock: Clock, wishes: UpOptions, data_dir: Dat
 
 
 def told_changes(changes: NodeChanges | None) -> list[str]:
-    """One line for each kind of change."""
+    """Return one line per kind of change."""
     if changes is None:
         return []
     happened = (("added", changes.added), ("removed", changes.removed), ("resized", changes.resized))

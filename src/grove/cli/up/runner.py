@@ -1,7 +1,7 @@
-"""What `grove up` does: wires cluster, HTTP, operator and pictures together, and takes them apart again.
+"""Run an embedded cluster with its HTTPS API and the operator in the foreground.
 
-The order matters: the kubeconfig appears once the API answers, and is gone before the API is. What is special about a
-cluster that is kept in a folder is `data_dir.py`.
+The kubeconfig is written after the API is ready, and removed before the API stops. `data_dir.py` handles persisted
+clusters.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ from grove.cluster.storage.data_dir import DataDir, open_data_dir
 from grove.errors import UserError
 from grove.kube.kubeconfig import OWN_KUBECONFIG, find_access, is_listening
 
-# How the kubeconfig of an embedded cluster is recognised.
+# This line marks the kubeconfig of an embedded cluster.
 CONTEXT = "current-context: grove"
 
 
 def serve(wishes: UpOptions) -> None:
-    """Until Ctrl-C, SIGTERM, or the end of the terminal."""
+    """Run until Ctrl-C, SIGTERM, or until the terminal is closed."""
     documents = [document for path in wishes.files for document in read_documents(path)]
     _check_kubeconfig(wishes.kubeconfig)
     with ExitStack() as stack:
@@ -74,7 +74,7 @@ async def _serve(wishes: UpOptions, documents: list[ManifestDocument], data_dir:
 def _ending_signals() -> Iterator[signal.Signals]:
     yield signal.SIGINT
     yield signal.SIGTERM
-    # The terminal was closed. Who started us with `nohup` does not want us to hear of it.
+    # The terminal was closed. With `nohup` the signal stays ignored.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         yield signal.SIGHUP
 
@@ -82,7 +82,7 @@ def _ending_signals() -> Iterator[signal.Signals]:
 async def _inhabit(
     cluster: EmbeddedCluster, clock: Clock, wishes: UpOptions, documents: list[ManifestDocument], stop: asyncio.Event
 ) -> None:
-    """Everything that lives in the cluster, until `stop`. One that fails ends all, with its error."""
+    """Run the cluster and all its tasks until `stop`. If one fails, all end with its error."""
     async with asyncio.TaskGroup() as group:
         tasks = inhabit(group, cluster, clock, has_operator=wishes.has_operator)
         await apply_all(cluster.connect(), documents, "default", wishes.output)
@@ -96,7 +96,7 @@ async def _inhabit(
 
 @asynccontextmanager
 async def _started(cluster: EmbeddedCluster, identity: ClusterIdentity, port: int) -> AsyncIterator[HttpApi]:
-    """On the port that is asked for; else where it was before, if that is free."""
+    """Serve the API on the requested port; else on its previous port if that is free, else on any."""
     try:
         api = await _start(cluster, identity, port or identity.port)
     except OSError as error:
@@ -110,7 +110,7 @@ async def _started(cluster: EmbeddedCluster, identity: ClusterIdentity, port: in
 
 
 async def _start(cluster: EmbeddedCluster, identity: ClusterIdentity, port: int) -> HttpApi:
-    """Raises `OSError`, and leaves nothing behind."""
+    """Start the API. On `OSError` it is stopped completely before the error is raised."""
     api = HttpApi(cluster.server, token=identity.token, port=port, certificates=identity.certificates)
     try:
         await api.start()
@@ -137,7 +137,7 @@ def _kubeconfig(path: Path, api: HttpApi, token: str) -> Iterator[None]:
 
 
 def _check_kubeconfig(path: Path) -> None:
-    """Refuse to overwrite what is not ours, or is in use; what a killed `grove up` left behind is replaced."""
+    """Raise `UserError` for a kubeconfig that is foreign or in use. The file of a killed `grove up` may be replaced."""
     if not path.exists():
         return
     try:

@@ -1,6 +1,6 @@
-"""What `grove why` does: reads one set as the operator does, plans as it would, and has the plan explained.
+"""Explain an object: read its set as the operator does, plan as the operator would, and explain the plan.
 
-It runs against any cluster and writes nothing.
+Works with any cluster, with or without an operator, and writes nothing.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ def _explained(explainer: Explainer, target: ObjectRef) -> tuple[Explanation, ..
 
 
 async def _set_of(client: Client, namespace: str, target: ObjectRef) -> PodCliqueSet:
-    """The set that an object belongs to; every object of a set carries its name."""
+    """Return the set of an object. Every object of a set has its name in a label."""
     try:
         found = await client.get(RESOURCES[target.kind], namespace, target.name)
     except ApiError as error:
@@ -122,13 +122,13 @@ async def _read(client: Client, pcs: PodCliqueSet, caches: Caches) -> None:
 
 
 def _is_topology_told(pcs: PodCliqueSet) -> bool:
-    """Whether constraints are carried out depends on how the operator was set up; it wrote down that they are not."""
+    """Return whether the operator applies topology constraints. If it does not, a condition of the set reports that."""
     told = find_condition(pcs.status.conditions, ConditionType.TOPOLOGY_LEVELS_UNAVAILABLE)
     return told is None or told.reason != Reason.TOPOLOGY_AWARE_SCHEDULING_DISABLED
 
 
 async def _read_scheduler(client: Client, pcs: PodCliqueSet, backends: Backends, caches: Caches) -> frozenset[str]:
-    """What the set's scheduler keeps, and what its topology is made of; returns the kinds that are not served."""
+    """Read the objects of the set's scheduler and of the topology. Returns the kinds that are not served."""
     backend = backends.named(backends.name_for(pcs.spec))
     missing: list[str] = []
     kinds: tuple[Resource[Any], ...] = (*backend.mirrors, *backend.queues, TOPOLOGY_BINDINGS, NODE_VIEW)
@@ -141,7 +141,7 @@ async def _read_scheduler(client: Client, pcs: PodCliqueSet, backends: Backends,
         except ApiError as error:
             if error.is_not_found:
                 missing.append(kind.full_name)
-            # Not everybody who may see pods may see all of these.
+            # A user who may read pods may lack permission for these.
             elif error.code != 403:
                 raise
     return frozenset(missing)
@@ -150,7 +150,7 @@ async def _read_scheduler(client: Client, pcs: PodCliqueSet, backends: Backends,
 def _with_told_failures(
     snapshot: Snapshot, observer: Observer, failures: RejectedCreates, set_uid: Uid, now: datetime
 ) -> Snapshot:
-    """The refusals that the operator wrote down, in place of those it remembers."""
+    """Add the create rejections that the operator recorded in conditions; its memory is not accessible."""
     for replica in snapshot.replicas:
         for clique in replica.cliques.values():
             for failure in told_failures(clique, now):
@@ -163,13 +163,13 @@ def _with_told_failures(
 
 
 def _with_told_outage(snapshot: Snapshot) -> Snapshot:
-    """Whether teardowns are held depends on how the operator was set up; it wrote down that it holds some."""
+    """Set the teardown hold from the condition, because it depends on the operator's configuration."""
     is_held = is_condition_true(snapshot.pcs.status.conditions, ConditionType.TEARDOWN_HELD)
     return msgspec.structs.replace(snapshot, hold_until=UNTIL_TOLD if is_held else None)
 
 
 def _with_revision(snapshot: Snapshot, now: datetime) -> Snapshot:
-    """Where no operator has stored the templates yet: as if it had, so that the rest can be explained."""
+    """Add the revision that the operator would store, if it has not yet, so that the rest can be explained."""
     creates = [a for c in plan(snapshot, now).chains for stage in c.stages for a in stage if isinstance(a, Create)]
     drawn = [create.body for create in creates if create.resource is CONTROLLER_REVISIONS]
     if snapshot.revisions or not drawn:
@@ -185,14 +185,14 @@ def _seen(observer: Observer, set_uid: Uid) -> Snapshot:
 
 
 async def _lost_nodes(client: Client, caches: Caches) -> frozenset[str]:
-    """Nodes that pods are on, and that do not answer or do not exist."""
+    """Return the nodes of pods that are not ready or do not exist."""
     used = {pod.spec.node_name for pod in caches.pods.values() if pod.spec.node_name}
     if not used:
         return frozenset()
     try:
         nodes = await client.list(NODES.viewed_as(_Node))
     except ApiError as error:
-        # Not everybody who may see pods may see nodes.
+        # A user who may read pods may lack permission for nodes.
         if error.code == 403:
             return frozenset()
         raise

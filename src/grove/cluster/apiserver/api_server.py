@@ -1,6 +1,6 @@
-"""The API server: takes requests apart, hands them to the verbs, and answers. No sockets here.
+"""The embedded API server: resolves requests, dispatches them to the verbs, and returns responses. It has no sockets.
 
-Transports: `cluster/in_process_transport.py`, `cluster/http/`. Each verb has a file beside this one.
+Transports: `cluster/in_process_transport.py`, `cluster/http/`. Each verb has a file in `verbs/`.
 """
 
 import asyncio
@@ -69,19 +69,19 @@ Stream = WatchStream | LogStream
 Observer = Callable[[Request, Response], None]
 
 _VERBS = {"POST": "create", "DELETE": "delete"}
-# Every webhook takes a round at most, and every change of the object while they are asked another one each.
+# Each webhook takes one round at most, and so does each change of the object during the calls.
 _MOST_ROUNDS = 200
 _MOST_WARNED_LETTERS, _LONGEST_WARNING, _MOST_WARNINGS = 4096, 256, 64
 _FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 def is_stream(request: Request) -> bool:
-    """Answered by `open_stream`, not by `handle`."""
+    """Return whether the request is for `open_stream`, not for `handle`."""
     return is_watch(request) or is_followed_log(request)
 
 
 class ApiServer:
-    """A Kubernetes API over its own store, or one that was restored. Same seed, same requests: same answers."""
+    """A Kubernetes API over a new or a restored store. The same seed and requests give the same responses."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class ApiServer:
     ) -> None:
         self.clock = clock
         self.store = store or Storage(history)
-        # Called with every request (watches excepted) and its answer.
+        # Called with every request and its response, except watches.
         self.observers = list(observers)
         self._logs = logs
         self.kinds = Catalogue(self.store)
@@ -107,25 +107,25 @@ class ApiServer:
         self._authorizer = RBACAuthorizer(self.store)
         self._reviews = Reviews(self._context, self._authorizer, self.authenticator)
         self._ask: Asker = _ask_nobody
-        # What is not about objects: discovery and the like, by path; made anew when the kinds change.
+        # Responses that are not about objects, such as discovery, by path; rebuilt when the served kinds change.
         self._pages: dict[str, Page] = {}
         self._pages_edition = -1
         for name in _FIRST_NAMESPACES:
             if self.store.table(NAMESPACES).find("", name) is None:
                 self._create_namespace(name)
         if self.store.keeper is not None:
-            # Not when somebody asks: a disk that refuses them then would take our kinds back.
+            # Now, and not on first request: a full disk would then roll back the CRDs of Grove.
             self._definitions.keep_ours()
             store_rbac_defaults(self._context)
 
     def authorize(self, request: Request, user: UserInfo) -> None:
-        """Raises `StatusError` unless the roles of the caller allow this. Who calls in process is not asked."""
+        """Raise `StatusError` unless RBAC allows the request. In-process requests are not authorized."""
         if not user.is_unrestricted:
             store_rbac_defaults(self._context)
             self._authorizer.check(user, attempt_of(request))
 
     def answer(self, request: Request, user: UserInfo = ADMIN) -> Coroutine[Any, Any, Response]:
-        """As `handle`, once everything that the answer tells of is kept; a write that cannot be kept is refused."""
+        """Handle a request and respond once its result is persisted. A write that cannot be persisted is rejected."""
         if self.store.keeper is None:
             return self.handle_asking(request, user)
         return self._answer_kept(request, user, self.store.keeper)
@@ -139,10 +139,10 @@ class ApiServer:
             except NotKeptError as problem:
                 if request.is_write:
                     return insufficient_storage(str(problem)).response()
-                # What was read is taken back: what is there instead?
+                # The state that was read is rolled back: read again.
 
     async def stream(self, request: Request) -> Stream:
-        """As `open_stream`, once everything that it begins with is kept."""
+        """Open a stream as `open_stream` does, once its initial state is persisted."""
         while True:
             stream = self.open_stream(request)
             if self.store.keeper is None:
@@ -157,14 +157,14 @@ class ApiServer:
                 raise
 
     def ask_webhooks(self, ask: Asker) -> None:
-        """From now on webhook configurations are honoured."""
+        """Call admission webhooks from now on."""
         self._ask = ask
         self._context.webhooks = WebhookDispatcher(self.store)
 
     async def handle_asking(self, request: Request, user: UserInfo = ADMIN) -> Response:
-        """As `handle`, after webhooks were asked. Until then nothing has happened: who gives up has done nothing.
+        """Handle a request after calling the webhooks. Nothing is written before: a cancelled request has no effect.
 
-        What they are asked about may change meanwhile; then they are asked again.
+        The object may change during the calls; then the webhooks are called again.
         """
         webhook_session: Inquiry | None = None
         for _ in range(_MOST_ROUNDS):
@@ -173,7 +173,7 @@ class ApiServer:
             except UnansweredError as unanswered:
                 random = self._context.random
                 if webhook_session is None:
-                    # Once more, with chance and time that stand still: then what is asked stays the same.
+                    # Retry with a fixed random seed and time, so that the object sent to webhooks stays the same.
                     webhook_session = Inquiry(random.getrandbits(64), self.clock.now())
                     continue
                 outcomes = await asyncio.gather(*(self._ask(call, draw_uid(random)) for call in unanswered.calls))
@@ -182,7 +182,7 @@ class ApiServer:
         return never_settled().response()
 
     def handle(self, request: Request, user: UserInfo = ADMIN) -> Response:
-        """The answer to everything but a stream, at once. Webhooks cannot be asked this way."""
+        """Handle any request but a stream, synchronously. Webhooks cannot be called this way."""
         try:
             return self._handle(request, user, None)
         except UnansweredError:
@@ -218,7 +218,7 @@ class ApiServer:
         except (RecursionError, TooDeepError):
             response = bad_request("the body is nested too deeply").response()
         except Exception:
-            # One request must not take the server down; whoever sent it learns that it is not to blame.
+            # One request must not stop the server; the client gets a 500.
             log.exception("request failed", method=request.method, path=request.path)
             response = internal_error().response()
         else:
@@ -231,7 +231,7 @@ class ApiServer:
         return response
 
     def open_stream(self, request: Request) -> Stream:
-        """Raises `ApiError`. Of a watch, a revision that is too old is the first line, not an error here."""
+        """Open a watch or a followed log. Raises `ApiError`; an expired revision is reported in the first line."""
         try:
             target = self._target(request)
             if is_followed_log(request) and target.resource_info is PODS and target.subresource == "log":
@@ -272,7 +272,7 @@ class ApiServer:
         return self._formed(form, target, request, response)
 
     def _seen(self, custom: CustomVersion, target: RequestInfo, response: Response) -> Response:
-        """The answer as this version of a custom kind shows it."""
+        """Convert the response to the requested version of a custom kind, and add its deprecation warning."""
         if custom.deprecation is not None:
             words = f"{target.resource_info.api_version} {target.resource_info.kind} is deprecated"
             self._context.warnings.insert(0, custom.deprecation or words)
@@ -282,7 +282,7 @@ class ApiServer:
         return Response(status=response.status, body=body, headers=response.headers)
 
     def _formed(self, form: Form, target: RequestInfo, request: Request, response: Response) -> Response:
-        """The answer in the form that the client wants; deletes and most subresources have but one."""
+        """Convert the response to the negotiated form. Deletes and most subresources have only one form."""
         if request.method == "DELETE" or target.subresource not in ("", "status", "scale"):
             return response
         match form:
@@ -290,7 +290,7 @@ class ApiServer:
                 shown = SCALES if target.subresource == "scale" else target.resource_info
                 body = as_table(shown, response.body, included_of(request), self.clock.now())
             case Form.METADATA | Form.METADATA_LIST:
-                # A write has happened by now: it is not refused for how its answer was asked for.
+                # The write is done already, so it does not fail because of the requested form.
                 body = metadata_only(response.body, form if request.method == "GET" else Form.METADATA)
             case Form.OBJECT if target.is_newer_event:
                 body = in_newer_shape(response.body)
@@ -359,7 +359,7 @@ class ApiServer:
         require(answer.status == 201, f"namespace {name} can be created in an empty store")
 
 
-# What a body is where it is not the object itself.
+# The type of the body of subresources that do not take the object itself.
 _BODIES = {
     "binding": ("v1", "Binding"),
     "eviction": ("policy/v1", "Eviction"),
@@ -369,7 +369,7 @@ _BODIES = {
 
 
 def _from_protobuf(target: RequestInfo, request: Request) -> Request:
-    """With the JSON that its body means. Patches are JSON anyway, and custom kinds have no field numbers."""
+    """Convert a protobuf body to JSON. Patches are always JSON, and custom kinds have no field numbers."""
     resource_info = target.resource_info
     if request.method == "PATCH" or resource_info.is_custom:
         return request
@@ -398,13 +398,13 @@ async def _ask_nobody(call: Call, uid: str) -> Outcome:
 
 
 def _with_warnings(response: Response, warnings: list[str]) -> Response:
-    """One header line per warning, as HTTP would carry them."""
+    """Add one `Warning` header line per warning."""
     lines = "\n".join(f'299 - "{_quoted(warning)}"' for warning in _told_warnings(warnings))
     return Response(status=response.status, body=response.body, headers={**response.headers, "Warning": lines})
 
 
 def _told_warnings(warnings: list[str]) -> list[str]:
-    """Each once. Of many the first, and each cut, as on a real server; and no more lines than every client reads."""
+    """Deduplicate and truncate warnings as a real API server does, to a number of lines that every client reads."""
     texts = list(dict.fromkeys(warnings))
     if sum(map(len, texts)) > _MOST_WARNED_LETTERS:
         texts = [text[:_LONGEST_WARNING] for text in texts]

@@ -1,4 +1,4 @@
-"""Which fields built-in kinds have, so that a misspelt one can be named. Custom kinds: `cluster/custom_resource.py`."""
+"""Unknown fields of built-in kinds, found by their schemas. Custom kinds: `cluster/custom_resource.py`."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from grove.cluster.apiserver.built_in_schemas import built_in, definition_name
 from grove.cluster.built_in_resources import ResourceInfo
 
 _ANY: JsonObject = {}
-# Metadata are everybody's: `cluster/apiserver/registry/field_validation.py`.
+# Metadata is checked for all kinds in `cluster/apiserver/registry/field_validation.py`.
 _ELSEWHERE = "metadata"
 
 
 def without_unknown(resource_info: ResourceInfo, obj: JsonObject) -> tuple[JsonObject, list[str]]:
-    """The object as a real server would keep it, and the paths of what it would drop."""
+    """Return the object without unknown fields, and the paths of those fields."""
     name = definition_name(resource_info)
     unknown: list[str] = []
     if name is None:
@@ -23,7 +23,7 @@ def without_unknown(resource_info: ResourceInfo, obj: JsonObject) -> tuple[JsonO
 
 
 def _known(value: Any, schema: JsonObject, path: str, unknown: list[str]) -> Any:
-    """What is known of the value; the paths of the rest are added to `unknown`."""
+    """Return the value without unknown fields; append their paths to `unknown`."""
     if "$ref" in schema:
         schema = built_in().definitions[schema["$ref"]]
     match value:

@@ -1,4 +1,4 @@
-"""What every verb works with: the store, time, chance, and whom to ask for admission."""
+"""The shared state of all verbs: store, clock, random generator, admission, and the current request."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,13 +18,13 @@ from grove.cluster.storage.store import Entry, Storage
 
 
 class Quotas(Protocol):
-    """What a create asks before it stores (`cluster/apiserver/registry/quota.py`)."""
+    """The quota check of a create (`cluster/apiserver/registry/quota.py`)."""
 
     def check(self, resource_info: ResourceInfo, namespace: str, obj: JsonObject) -> None: ...
 
 
 class Context:
-    """Shared by all verbs of one server."""
+    """The state that the verbs of one server share."""
 
     def __init__(
         self, store: Storage, clock: Clock, random: Random, *, quotas: Quotas, admission: AdmissionControl | None
@@ -35,11 +35,11 @@ class Context:
         self.random = random
         self.quotas = quotas
         self._admission = admission
-        # Nobody is asked, unless this cluster is served where others can be reached.
+        # None: webhooks are not called. Set when the cluster is served over HTTPS.
         self.webhooks: WebhookDispatcher | None = None
-        # Many writes share an instant; it is written out once.
+        # Many writes have the same time, so it is formatted once.
         self._present = (datetime.min.replace(tzinfo=UTC), "")
-        # Of the request being handled; requests are handled one after the other.
+        # State of the current request; requests are handled one at a time.
         self.user = ADMIN
         self.query: Mapping[str, str] = {}
         self.webhook_session: Inquiry | None = None
@@ -47,18 +47,18 @@ class Context:
         self.program = ""
 
     def now(self) -> str:
-        """The present, as it is written into objects."""
+        """Return the current time in wire format."""
         now = self.clock.now() if self.webhook_session is None else self.webhook_session.instant
         if now != self._present[0]:
             self._present = (now, wire_time(now))
         return self._present[1]
 
     def shown(self, entry: Entry) -> bytes:
-        """An object as whoever asks wants to see it: with its managedFields or, in this process, without them."""
+        """Return the JSON of the object: with managedFields for external clients, without for in-process ones."""
         return entry.whole if self.program else entry.data
 
     def admit(self, target: RequestInfo, name: str, new: JsonObject, old: JsonObject | None) -> JsonObject:
-        """The object with defaults filled in, if admission allows it; raises 422 with every error at once."""
+        """Run in-process admission and return the defaulted object. Raises 422 with all errors."""
         if self._admission is None or not target.resource_info.is_custom:
             return new
         answer = self._admission(

@@ -1,6 +1,6 @@
-"""What this server serves, told to clients: the aggregated form (one request), the legacy one, and the version.
+"""Discovery: the served resources in the aggregated (one request) and the legacy form, the version, and health.
 
-The kinds themselves are `cluster/resource_registry.py`; their schemas are `openapi.py`.
+The resources are those of `cluster/resource_registry.py`; their schemas are in `openapi.py`.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ from grove.kube.transport import Request, Response
 
 Page = Callable[[Request], Response]
 
-# The release whose behaviour is the model; the suffix says that it is not that release.
+# The Kubernetes release that this server follows; the suffix marks that it is not that release.
 GIT_VERSION = "v1.37.1+grove"
 
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -47,7 +47,7 @@ class Subresource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource as clients learn of it."""
+    """One resource of discovery."""
 
     group: str
     version: str
@@ -63,7 +63,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offered:
-    """All that is offered at one moment, in the order in which it is told."""
+    """All resources of discovery at one moment, in the order of the response."""
 
     def __init__(self, kinds: Catalogue) -> None:
         self.offers = tuple(_offer(resource_info) for resource_info in kinds.resource_info) + _WITHOUT_STORE
@@ -78,7 +78,7 @@ class Offered:
 
 
 def pages(kinds: Catalogue) -> dict[str, Page]:
-    """The answer to each path of discovery, of these kinds as they are now."""
+    """Return the handler of each discovery path for the currently served resources."""
     offered = Offered(kinds)
     found: dict[str, Page] = {
         "/version": _fixed(_version),
@@ -90,7 +90,7 @@ def pages(kinds: Catalogue) -> dict[str, Page]:
             found[f"/apis/{group}"] = _fixed(partial(_group, offered, group))
         for version in versions:
             found[root(group, version)] = _fixed(partial(_resource_list, offered, group, version))
-    # The last one is ours: whoever serves default-scheduler here reads PodGangs.
+    # The last one is Grove's own: the default-scheduler of this cluster reads PodGangs.
     for probe in ("/healthz", "/livez", "/readyz", "/readyz/gang-scheduler"):
         found[probe] = _is_well
     return found
@@ -103,7 +103,7 @@ def root(group: str, version: str) -> str:
 _ACCESS_REVIEWS = (
     "LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview",
 )  # fmt: skip
-# Answered, not stored; events are those of the core group in their newer shape.
+# Resources without storage. Events of events.k8s.io are those of the core group in another form.
 _WITHOUT_STORE = (
     Offer(
         group="events.k8s.io",
@@ -175,13 +175,13 @@ def _subresources(resource_info: ResourceInfo) -> Iterable[Subresource]:
 
 
 def _fixed(build: Callable[[], JsonObject]) -> Page:
-    """A page that never changes: made when it is first asked for."""
+    """Return a handler with a constant response, built on the first request."""
     encoded = cache(lambda: msgspec.json.encode(build()))
     return lambda request: _read_only(request, Response(status=200, body=encoded()))
 
 
 def _either(legacy: Callable[[], JsonObject], offered: Offered, *, core: bool) -> Page:
-    """`/api` and `/apis` in the form that the client prefers."""
+    """Return the handler of `/api` or `/apis`, which negotiates the aggregated or the legacy form."""
     aggregated = cache(lambda version: msgspec.json.encode(_aggregated(offered, version, core=core)))
     encoded = cache(lambda: msgspec.json.encode(legacy()))
 
@@ -267,7 +267,7 @@ def _discovered_subresource(offer: Offer, subresource: Subresource) -> JsonObjec
 
 
 def _response_kind(offer: Offer, kind: str) -> JsonObject:
-    """Built-in groups leave out what stands above."""
+    """Return the response kind. Built-in groups omit group and version, which the group already has."""
     if not offer.is_custom:
         return {"group": "", "version": "", "kind": kind}
     return {"group": offer.group, "version": offer.version, "kind": kind}

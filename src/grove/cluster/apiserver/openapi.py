@@ -1,8 +1,8 @@
-"""OpenAPI v3: an index, and one document per group and version; what `kubectl explain`, `apply` and `--validate` read.
+"""OpenAPI v3: an index, and one document per group and version; `kubectl explain`, `apply` and `--validate` read it.
 
-Custom kinds have the schemas of their definitions. Built-in kinds have the structure of a real server's
-(`built_in_schemas.py`) and no sentence of it; the few words are ours.
-OpenAPI v2 is not served; kubectl looks into it only for what it missed in v3, and finds nothing.
+Custom kinds have the schemas of their CRDs. Built-in kinds have the structure of a real server's schemas
+(`built_in_schemas.py`) with Grove's own short descriptions.
+OpenAPI v2 is an empty document: kubectl reads it only for kinds that it did not find in v3.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _GVK = "x-kubernetes-group-version-kind"
 
 
 def pages(kinds: Catalogue) -> dict[str, Page]:
-    """The answer to each path of OpenAPI, of these kinds as they are now."""
+    """Return the handler of each OpenAPI path for the currently served resources."""
     grouped: dict[tuple[str, str], tuple[ResourceInfo, ...]] = {}
     for resource_info in kinds.resource_info:
         place = (resource_info.group, resource_info.version)
@@ -39,16 +39,16 @@ def pages(kinds: Catalogue) -> dict[str, Page]:
     return found
 
 
-# As it is asked for; an answer must not have the @, which no media type may have.
+# As clients request it. The response replaces the @, which is not allowed in a media type.
 _OLDER_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-# A document of version 2.0 that describes nothing.
+# An empty document of version 2.0.
 _OLDER_DOCUMENT = b"\n\x032.0"
 
 
 def _older(request: Request) -> Response:
-    """kubectl looks here for kinds that it did not find in v3, and must learn that they are not here, either.
+    """Return an empty v2 document to kubectl, which reads it as protobuf for kinds that it did not find in v3.
 
-    Whoever wants to read it is told that there is none: what is served is described in v3."""
+    Other clients get a 404: the served resources are described in v3 only."""
     if request.method != "GET" or all(wish.media_type != _OLDER_TYPE for wish in wishes_of(request.accept)):
         raise unknown_path()
     return Response(status=200, body=_OLDER_DOCUMENT, headers={"Content-Type": _OLDER_TYPE.replace("@", ".")})
@@ -74,7 +74,7 @@ def _json(request: Request, body: bytes) -> Response:
 
 @lru_cache(maxsize=256)
 def _document(kinds: tuple[ResourceInfo, ...]) -> bytes:
-    """Of the kinds of one group and version."""
+    """Return the document of the resources of one group and version."""
     roots = [name for resource_info in kinds if (name := definition_name(resource_info)) is not None]
     schemas = {
         name: _described(name, _referring(schema)) for name, schema in needed_definitions(*_ALWAYS, *roots).items()
@@ -141,7 +141,7 @@ def _list_schema(resource_info: ResourceInfo) -> JsonObject:
 
 
 def _referring(schema: JsonObject) -> JsonObject:
-    """With references as documents write them."""
+    """Return the schema with `$ref` as a JSON pointer into the document."""
     if "$ref" in schema:
         return _ref(schema["$ref"])
     result = dict(schema)
@@ -154,7 +154,7 @@ def _referring(schema: JsonObject) -> JsonObject:
 
 
 def _described(name: str, schema: JsonObject) -> JsonObject:
-    """With what we have to say of its fields."""
+    """Return the schema with Grove's descriptions of its fields."""
     words = {**_WORDS.get(name, {}), **WORDS.get(name.rpartition(".")[2], {}), **_HEAD_WORDS}
     properties = {field: _worded(inner, words.get(field, "")) for field, inner in schema.get("properties", {}).items()}
     return {**schema, "properties": properties} if properties else schema
@@ -172,7 +172,7 @@ _HEAD_WORDS = {
     "metadata": "Standard object's metadata.",
 }
 _HEAD: JsonObject = {field: {"type": "string", "description": _HEAD_WORDS[field]} for field in ("apiVersion", "kind")}
-# In every document, because lists and answers need them.
+# Part of every document, because list schemas need them.
 _ALWAYS = (f"{_META}.ListMeta", f"{_META}.ObjectMeta")
 _WORDS = {
     f"{_META}.ObjectMeta": {
@@ -193,7 +193,7 @@ _WORDS = {
 }
 
 
-# Paths: kubectl looks here for what a kind supports
+# Paths: kubectl reads here which parameters a kind supports
 
 
 def _paths(resource_info: ResourceInfo) -> JsonObject:
@@ -268,7 +268,7 @@ _CODES = {
 
 def _answer(resource_info: ResourceInfo, action: str) -> JsonObject:
     if action.startswith("delete"):
-        # The last of what is gone, or a Status.
+        # The deleted object, or a Status.
         return {"type": "object"}
     return _ref(f"{_schema_name(resource_info)}List" if action == "list" else _schema_name(resource_info))
 

@@ -1,4 +1,4 @@
-"""From a request's path to what it is about. Paths that are not about objects: `discovery.py`, `openapi.py`."""
+"""Resolves the path of a request to a resource. Paths of discovery and OpenAPI: `discovery.py`, `openapi.py`."""
 
 import msgspec
 
@@ -11,24 +11,24 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
-    """What a path names: a collection (no name), an object, or a subresource of it."""
+    """The collection (no name), object or subresource that a path names."""
 
     resource_info: ResourceInfo
-    # Empty for cluster-wide kinds, and for a collection over all namespaces.
+    # Empty for cluster-wide registry, and for a collection over all namespaces.
     namespace: str
     name: str = ""
     subresource: str = ""
-    # Events asked for as those of their newer group.
+    # Events requested in the group events.k8s.io.
     is_newer_event: bool = False
 
     @property
     def scope(self) -> str | None:
-        """The namespace to look into; None: all of them."""
+        """Return the namespace to list; None: all namespaces."""
         return self.namespace if self.namespace or not self.resource_info.namespaced else None
 
 
 def find_target(kinds: Catalogue, request: Request) -> RequestInfo:
-    """Raises a 404 for everything that is not served."""
+    """Resolve the path of a request. Raises 404 if it is not served."""
     group, version, rest = _split(request.path)
     namespace, rest = _without_namespace(rest)
     resource_info = kinds.find(group, version, rest[0]) if rest else None
@@ -46,7 +46,7 @@ def find_target(kinds: Catalogue, request: Request) -> RequestInfo:
 
 
 def names_one_object(path: str) -> bool:
-    """Whether the path goes beyond a collection, whatever is served there."""
+    """Return whether the path is longer than that of a collection, served or not."""
     try:
         _, _, rest = _split(path)
     except PageNotFoundError:
@@ -61,7 +61,7 @@ def _without_namespace(rest: list[str]) -> tuple[str, list[str]]:
 
 
 def _split(path: str) -> tuple[str, str, list[str]]:
-    """Group, version, and what follows them."""
+    """Split a path into group, version and the rest."""
     root, *parts = path.rstrip("/").split("/")
     if not root and len(parts) > 2 and parts[0] == "api":
         return "", parts[1], parts[2:]
@@ -71,11 +71,11 @@ def _split(path: str) -> tuple[str, str, list[str]]:
 
 
 def _illegal_name(name: str) -> StatusError:
-    """No object can have it, and a path with it may mean another one to whoever reads it next."""
+    """Return the error for a name that no object can have, and that a proxy could read as another path."""
     why = "may not contain '%'" if "%" in name else f"may not be '{name}'"
     return bad_request(f'Name parameter invalid: "{name}": {why}')
 
 
 def _nothing_there(kinds: Catalogue, group: str) -> StatusError:
-    """Built-in groups know that they do not serve this; elsewhere is nobody to say so."""
+    """Return the 404 of a path: a Status within built-in groups, plain text elsewhere."""
     return unknown_path() if kinds.is_built_in(group) else PageNotFoundError()

@@ -1,4 +1,4 @@
-"""What the server says no with: Status bodies with the codes, reasons and words of a real API server.
+"""Error responses: Status bodies with the codes, reasons and messages of a real API server.
 
 Verbs raise `StatusError`; the server turns it into a response.
 """
@@ -14,7 +14,7 @@ from grove.kube.transport import Response
 
 
 class StatusError(Exception):
-    """The client must act: the request was wrong, came too late, or is not allowed."""
+    """A rejected request: the client must act, because the request was invalid, outdated or not allowed."""
 
     def __init__(self, code: int, reason: str, message: str, details: JsonObject | None = None) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class StatusError(Exception):
 
 
 class UnreadableError(StatusError):
-    """What was sent is no object of its kind. Of a patch this is said in other words (`conformity.refused_patch`)."""
+    """A body that is not an object of its kind. A patch reports it in other words (`field_validation.py`)."""
 
     def __init__(self, kind: str, version: str, wanted: str, problem: str) -> None:
         message = f'{kind} in version "{version}" cannot be handled as a {wanted}: {problem}'
@@ -52,7 +52,7 @@ class UnreadableError(StatusError):
 
 
 class PageNotFoundError(StatusError):
-    """Not even a place where objects could be: a real server says so in plain text."""
+    """A 404 for a path outside of all API groups. A real API server sends it as plain text."""
 
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")
@@ -97,7 +97,7 @@ def conflict(resource_info: ResourceInfo, name: str, why: str) -> StatusError:
 
 
 def conflict_of_kind(resource_info: ResourceInfo, name: str, why: str) -> StatusError:
-    """As `conflict`, where a real server speaks of the kind and not of the resource: preconditions of a deletion."""
+    """Return a conflict that names the kind instead of the resource, as a real server does for delete preconditions."""
     qualified = f"{resource_info.kind}.{resource_info.group}" if resource_info.group else resource_info.kind
     details = {**details_of(resource_info, name), "kind": resource_info.kind}
     return StatusError(409, "Conflict", f'Operation cannot be fulfilled on {qualified} "{name}": {why}', details)
@@ -111,18 +111,18 @@ def stale(resource_info: ResourceInfo, name: str) -> StatusError:
     )
 
 
-# Where a real server stores what it does not store under the resource's name; it shows.
+# Resources whose etcd key differs from the resource name; error messages contain the key.
 _STORAGE_NAMES = {"services": "services/specs", "nodes": "minions"}
 
 
 def other_uid(resource_info: ResourceInfo, metadata: JsonObject, wanted: str) -> StatusError:
-    """`metadata` is that of the object there is."""
+    """Return the conflict of a UID precondition. `metadata` is that of the existing object."""
     why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {metadata['uid']}"
     return _storage_conflict(resource_info, metadata, why)
 
 
 def still_readable(resource_info: ResourceInfo, metadata: JsonObject) -> StatusError:
-    """Of a deletion that is meant for objects that nobody can read any more."""
+    """Return the conflict of an unsafe delete, which is only for objects that cannot be decoded."""
     return _storage_conflict(
         resource_info, metadata, "unsafe deletion is not allowed because the object is decodable from storage"
     )
@@ -140,7 +140,7 @@ def _storage_conflict(resource_info: ResourceInfo, metadata: JsonObject, why: st
 
 
 def without_version(resource_info: ResourceInfo, name: str) -> StatusError:
-    """A replacement that does not say what it replaces, of a kind that wants to know."""
+    """Return the error of an update without resourceVersion, for kinds that require one."""
     error = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
     return invalid_kind(resource_info.plural, resource_info.group, name, [error])
 
@@ -172,7 +172,7 @@ def invalid_kind(kind: str, group: str, name: str, errors: tuple[FieldError, ...
 
 
 def rejected_patch() -> StatusError:
-    """A JSON patch that does not apply to the object as it is. A real server does not say why, either."""
+    """Return the error of a JSON patch that does not apply. A real API server gives no reason, either."""
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
@@ -181,7 +181,7 @@ def too_large(why: str) -> StatusError:
 
 
 def invalid_options(kind: str, *errors: FieldError) -> StatusError:
-    """Options of a request that make no sense, such as `CreateOptions`."""
+    """Return the error of invalid options, such as `CreateOptions`."""
     return invalid_kind(kind, "meta.k8s.io", "", errors)
 
 
@@ -201,20 +201,20 @@ _SHOWN_BYTES = 30
 
 
 def _summary(body: bytes) -> str:
-    """The beginning of a body: as text if it looks like an object."""
+    """Return the start of a body: as text if it looks like a JSON object, else as hex."""
     start = body[:_SHOWN_BYTES]
     shown = start.decode("utf-8", "replace") if body[:1] == b"{" else start.hex()
     return f"{shown} ..." if len(body) > _SHOWN_BYTES else shown or "<empty>"
 
 
 def unsupported_verb(resource_info: ResourceInfo, verb: str) -> StatusError:
-    """How custom kinds say that they have no such method."""
+    """Return the 405 of a custom kind."""
     message = f'{verb} is not supported on resources of kind "{resource_info.qualified}"'
     return StatusError(405, "MethodNotAllowed", message, {"group": resource_info.group, "kind": resource_info.plural})
 
 
 def unsupported_patch_type() -> StatusError:
-    """Of a built-in kind."""
+    """Return the 415 of a built-in kind."""
     return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
@@ -235,12 +235,12 @@ def unsupported_media_type(accepted: tuple[str, ...]) -> StatusError:
 
 
 def overdrawn_budget(name: str, desired: int, healthy: int) -> StatusError:
-    """Of an eviction."""
+    """Return the 429 of an eviction that the budget does not allow."""
     return _too_many(f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently", {})
 
 
 def uncounted_budget(name: str) -> StatusError:
-    """Of an eviction: the budget is new, or changed, and nobody has counted its pods since."""
+    """Return the 429 of an eviction while the disruption controller has not observed the budget's generation."""
     problem = f"The disruption budget {name} is still being processed by the server."
     return _too_many(problem, {"retryAfterSeconds": 10})
 
@@ -257,13 +257,13 @@ def several_budgets() -> StatusError:
 
 
 def insufficient_storage(why: str) -> StatusError:
-    """Of a write that could not be kept: nothing of it is there. A real server knows no reason for it."""
+    """Return the error of a write that was rolled back. A real API server has no such reason."""
     message = f"the write was not stored: {why}; see that there is room on the disk, and try again"
     return StatusError(507, "InsufficientStorage", message)
 
 
 def never_settled() -> StatusError:
-    """While webhooks were asked about an object, it changed, again and again."""
+    """Return the conflict of an object that changed repeatedly during webhook calls."""
     return StatusError(409, "Conflict", "the object has been modified; please try again")
 
 
@@ -278,7 +278,7 @@ def too_old(wanted: int, oldest: int) -> StatusError:
 
 
 def fell_behind() -> StatusError:
-    """For a watcher that reads more slowly than history is forgotten."""
+    """Return the 410 of a watch that reads more slowly than history is compacted."""
     return StatusError(410, "Expired", "The resourceVersion for the provided watch is too old.")
 
 
@@ -287,7 +287,7 @@ def too_old_list() -> StatusError:
 
 
 class ExpiredContinueError(StatusError):
-    """A list cannot be continued as of the moment it was begun; with the token given here, as of now."""
+    """A continue token of a compacted revision. The response has a token that continues at the current revision."""
 
     def __init__(self, token: str) -> None:
         message = (
@@ -321,5 +321,5 @@ def immutable(path: str, value: object) -> FieldError:
 
 
 def unsupported_field(path: str) -> FieldError:
-    """A field that this cluster would have to ignore: it says so instead."""
+    """Return the error of a field that the embedded cluster does not support."""
     return field_errors.forbidden(path, "not supported by the embedded cluster")

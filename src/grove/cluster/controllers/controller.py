@@ -1,4 +1,4 @@
-"""How controllers of the cluster itself write: under a name of their own, past no webhook, and again if it failed."""
+"""Writes made by built-in controllers: own user, admission webhooks apply, retried on failure."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ _NEEDLESS = (404, 409)
 
 
 class Caretaker:
-    """Writes for one controller. What has failed is told to `again` after a while."""
+    """A writer for one controller. It passes the keys of failed writes to `requeue` after a delay."""
 
     def __init__(self, server: ApiServer, user: UserInfo, again: Callable[[str], None]) -> None:
         self._server = server
@@ -23,7 +23,7 @@ class Caretaker:
         self._failed: dict[str, None] = {}
 
     async def write(self, request: Request, key: str) -> None:
-        """Carry it out; if it is refused, `key` comes back."""
+        """Send the request. If it fails, `wait_and_retry` requeues `key`."""
         response = await self._server.handle_asking(request, self._caller)
         if response.status >= 400 and response.status not in _NEEDLESS:
             self._failed[key] = None
@@ -40,7 +40,10 @@ class Caretaker:
 
 
 class Rounds(ABC):
-    """A controller that visits names: each once a round, after a moment in which more may come together."""
+    """A controller that reconciles queued names in batches: each name once per batch.
+
+    It waits for `delay` before a batch, so that a burst of changes becomes one batch.
+    """
 
     def __init__(self, server: ApiServer, user: UserInfo, *, delay: float) -> None:
         self._server = server
@@ -50,7 +53,7 @@ class Rounds(ABC):
         self._caretaker = Caretaker(server, user, self._enqueue)
 
     async def run(self) -> None:
-        """For ever."""
+        """Reconcile until cancelled."""
         while True:
             await self._has_work.wait()
             await self._server.clock.sleep(self._delay)

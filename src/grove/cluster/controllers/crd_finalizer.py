@@ -1,4 +1,4 @@
-"""Definitions that are being deleted: all objects of their kind are deleted first, then they go."""
+"""Finalizer of CRDs: delete all objects of a terminating CRD, then remove the cleanup finalizer from the CRD."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ class LeavingDefinitions(Rounds):
     def __init__(self, server: ApiServer, *, delay: float) -> None:
         super().__init__(server, DEFINITION_CONTROLLER, delay=delay)
         self._definitions = server.store.table(DEFINITIONS)
-        # Kinds whose definition leaves: each object of them that goes may be the last.
+        # Names of terminating CRDs. Deleting an object of one of them may complete the cleanup.
         self._leaving: dict[str, None] = {}
         for entry in self._definitions.entries(""):
             self._notice(entry)
@@ -40,7 +40,7 @@ class LeavingDefinitions(Rounds):
             self._enqueue(definition.name)
 
     async def _reconcile(self, name: str) -> None:
-        """Nothing new can come, so what is deleted once stays deleted."""
+        """Delete the objects of the CRD. The API server rejects new ones, so one pass is enough."""
         definition = self._definitions.find("", name)
         if definition is None:
             return

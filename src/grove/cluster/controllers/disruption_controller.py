@@ -1,7 +1,8 @@
-"""Who counts for PodDisruptionBudgets: how many pods there are, should be, and are healthy; so, how many may go.
+"""Disruption controller: computes the status of PodDisruptionBudgets.
 
-It follows the store and writes statuses through the API, as any controller would. How many pods there should be is read
-off the owners of pods, if these have a scale. What an eviction does with the numbers: `evict.py`.
+It counts the pods, the expected pods and the healthy pods of each budget, and from these the allowed disruptions. It
+watches the store and writes statuses through the API, like any controller. The number of expected pods is the sum of
+the scales of the pods' owners. `evict.py` reads the result.
 """
 
 from datetime import datetime, timedelta
@@ -33,7 +34,7 @@ _Key = tuple[str, str]
 
 
 class _UncountableError(Exception):
-    """Nobody knows how many pods there should be; the message says why."""
+    """The number of expected pods cannot be computed. The message gives the reason."""
 
 
 class _Expected(msgspec.Struct, frozen=True):
@@ -42,7 +43,7 @@ class _Expected(msgspec.Struct, frozen=True):
 
 
 class DisruptionBudgets:
-    """`run` until cancelled."""
+    """A controller that keeps the status of every PodDisruptionBudget up to date."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -56,7 +57,7 @@ class DisruptionBudgets:
         server.store.subscribe(self._follow)
 
     async def run(self) -> None:
-        """For ever."""
+        """Reconcile until cancelled."""
         await self._agenda.run(self._reconcile, workers=_WORKERS)
 
     def _follow(self, change: Change) -> None:
@@ -80,7 +81,7 @@ class DisruptionBudgets:
                 self._agenda.add((change.entry.namespace, name))
 
     async def _reconcile(self, key: _Key) -> datetime | None:
-        """Count, and write what changed. The answer: when time alone will have changed something."""
+        """Write the status if it changed. Return when it may change without an event, or None."""
         await self._server.clock.sleep(_DELAY_SECONDS)
         entry = self._table.find(*key)
         if entry is None:
@@ -101,7 +102,7 @@ class DisruptionBudgets:
         return min(deadlines, default=None)
 
     async def _write(self, entry: Entry, status: JsonObject) -> bool:
-        """Whether that is settled: a budget that changed meanwhile is visited again anyway."""
+        """Write the status. Return false if the write must be retried."""
         body = msgspec.json.encode({**entry.obj, "status": status})
         path = f"{BUDGETS.path(entry.namespace, entry.name)}/status"
         response = await self._server.handle_asking(Request(method="PUT", path=path, body=body), DISRUPTION_CONTROLLER)
@@ -110,7 +111,7 @@ class DisruptionBudgets:
     # How many there should be
 
     def _expected(self, spec: JsonObject, pods: list[JsonObject]) -> _Expected:
-        """Raises `_UncountableError`."""
+        """Return the expected and the desired healthy pods. Raises `_UncountableError`."""
         unavailable, available = spec.get("maxUnavailable"), spec.get("minAvailable")
         if unavailable is not None:
             total = self._scale(pods)
@@ -123,7 +124,7 @@ class DisruptionBudgets:
         return _Expected(0, 0)
 
     def _scale(self, pods: list[JsonObject]) -> int:
-        """What the owners of these pods are scaled to. Pods without an owner are not counted."""
+        """Return the sum of the scales of the pods' controllers. Pods without a controller do not count."""
         scales: dict[str, int] = {}
         for pod in pods:
             metadata = pod["metadata"]
@@ -150,12 +151,12 @@ class DisruptionBudgets:
 
 
 def _share(amount: int | str, total: int) -> int:
-    """A number, or so many per cent, rounded up."""
+    """Return the amount as a number. A percentage is rounded up."""
     return amount if isinstance(amount, int) else -(-int(amount[:-1].lstrip("0") or "0") * total // 100)
 
 
 def _disrupted(disrupted: dict[str, str], pods: list[JsonObject], now: datetime) -> dict[str, str]:
-    """Pods that are to go, by the word of an eviction, and do not leave yet."""
+    """Return the evicted pods that are not terminating yet and whose deletion has not timed out."""
     staying = {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
     begin = now - _GONE_WITHIN
     return {name: since for name, since in disrupted.items() if name in staying and _time(since) > begin}

@@ -1,8 +1,8 @@
-"""The garbage collector: deletes what nobody owns any more, in the three ways a deletion may ask for.
+"""Garbage collector: deletes objects whose owners are gone, by the propagation policy of the deletion.
 
-Background: dependents go once their owner is gone. Foreground: the owner waits for those that block it. Orphan: they
-stay. It follows the store and writes through the API, as any controller would.
-Beside it run `pod_gc.py` (pods of nodes that are gone) and `namespace_controller.py`.
+Background: dependents are deleted after their owner. Foreground: the owner waits for the dependents that block it.
+Orphan: dependents stay. It watches the store and writes through the API, like any controller. It also runs the pod
+garbage collector (`pod_gc.py`), the namespace controller (`namespace_controller.py`) and `crd_finalizer.py`.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from grove.cluster.controllers.pod_gc import LostPods
 from grove.cluster.storage.store import Change, ChangeType, Entry
 from grove.kube.transport import MERGE_PATCH, Request
 
-# A real collector works through queues; what it does never shows in the same instant.
+# A real collector works through queues, so clients must not see its writes in the same instant.
 _DELAY_SECONDS = 0.02
 _VISITS_PER_TURN = 100
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where an object is found."""
+    """The kind, namespace and name of an object."""
 
     resource_info: ResourceInfo
     namespace: str
@@ -35,13 +35,13 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class _Owners(msgspec.Struct, frozen=True):
-    """The owners of one object, sorted by what they mean for it."""
+    """The owner references of one object, as the garbage collector of Kubernetes classifies them."""
 
-    # Alive: the object stays.
+    # The owner exists: the object stays.
     solid: list[JsonObject]
-    # Gone, or another object than the reference names: as if they were not there.
+    # The owner is gone, or an object with another uid has its name.
     dangling: list[JsonObject]
-    # Leaving, and waiting for the object to leave first.
+    # The owner is terminating in the foreground and waits for the object.
     waiting: list[JsonObject]
 
 
@@ -63,7 +63,7 @@ class GarbageCollector:
         server.store.subscribe(self._follow)
 
     async def run(self) -> None:
-        """For ever."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._lost_pods.run())
             group.create_task(self._leaving_namespaces.run())
@@ -89,7 +89,7 @@ class GarbageCollector:
         self._queue[uid] = None
         self._has_work.set()
 
-    # What the store tells
+    # Changes of the store
 
     def _follow(self, change: Change) -> None:
         metadata = change.entry.obj["metadata"]
@@ -126,10 +126,10 @@ class GarbageCollector:
                 self._dependents.pop(owner["uid"], None)
             place = self._places.get(owner["uid"])
             if place is not None and self._is_in_foreground(place):
-                # It may have waited for this one.
+                # The owner may have waited for this object.
                 self._enqueue(owner["uid"])
 
-    # What is done about it
+    # Reconcile
 
     async def _reconcile(self, uid: str) -> None:
         place = self._places.get(uid)
@@ -203,7 +203,7 @@ class GarbageCollector:
     def _find(self, place: _Place) -> Entry | None:
         return self._server.store.table(place.resource_info).find(place.namespace, place.name)
 
-    # How it is written
+    # Writes
 
     async def _drop_finalizer(self, place: _Place, entry: Entry, finalizer: str) -> None:
         kept = [other for other in entry.obj["metadata"].get("finalizers", ()) if other != finalizer]
@@ -222,7 +222,7 @@ class GarbageCollector:
 
 
 def _is_meant(owner: _Place, reference: JsonObject, namespace: str) -> bool:
-    """Is this object the one that a reference names? Owners own in their namespace; cluster-wide ones everywhere."""
+    """Return whether the reference names this object. A namespaced owner owns only objects of its namespace."""
     group = reference["apiVersion"].rpartition("/")[0]
     named = (group, reference["kind"], reference["name"])
     return named == (owner.resource_info.group, owner.resource_info.kind, owner.name) and owner.namespace in (

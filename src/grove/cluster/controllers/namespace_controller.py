@@ -1,4 +1,7 @@
-"""Namespaces that are being deleted: everything in them is deleted first, then they go. Until then they say why not."""
+"""Namespace controller: deletes the content of terminating namespaces, then finalizes them.
+
+The conditions of a terminating namespace list what remains in it.
+"""
 
 import msgspec
 
@@ -12,7 +15,7 @@ from grove.cluster.controllers.controller import Rounds
 from grove.cluster.storage.store import Change, ChangeType, Entry, Table
 from grove.kube.transport import MERGE_PATCH, Request
 
-# What can go wrong on a real cluster, and cannot here.
+# Failures that a real cluster reports and that cannot happen here.
 _WELL = (
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
     (
@@ -41,7 +44,7 @@ class LeavingNamespaces(Rounds):
             if change.type is not ChangeType.DELETED:
                 self._notice(change.entry)
         elif change.type is not ChangeType.MODIFIED and change.entry.namespace:
-            # Nothing is created in a leaving namespace, but a deletion may be taken back.
+            # Nothing is created in a terminating namespace, but the store may roll back a deletion.
             namespace = self._namespaces.find("", change.entry.namespace)
             if namespace is not None:
                 self._notice(namespace)
@@ -51,7 +54,7 @@ class LeavingNamespaces(Rounds):
             self._enqueue(namespace.name)
 
     async def _reconcile(self, name: str) -> None:
-        """Nothing new can come into it, so what is deleted once stays deleted."""
+        """Delete the content. The API server rejects creates in a terminating namespace, so one pass is enough."""
         namespace = self._namespaces.find("", name)
         if namespace is None:
             return
@@ -70,7 +73,7 @@ class LeavingNamespaces(Rounds):
             await self._caretaker.write(request, name)
 
     async def _report(self, name: str) -> None:
-        """Tell what is still there, if it is not what was told last."""
+        """Write what remains in the namespace to its conditions, if that changed."""
         namespace = self._namespaces.find("", name)
         if namespace is None:
             return

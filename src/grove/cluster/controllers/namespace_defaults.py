@@ -1,4 +1,4 @@
-"""What every namespace has from its beginning: an account to run as, and the authority of this API server."""
+"""Default objects of every namespace: the service account `default` and the ConfigMap with the CA of the API server."""
 
 import msgspec
 
@@ -16,7 +16,7 @@ _NAMES = _ACCOUNT, _AUTHORITY = "default", "kube-root-ca.crt"
 
 
 class FurnishedNamespaces(Rounds):
-    """`run` until cancelled. What somebody takes away comes back."""
+    """A controller that creates the default objects of each namespace, and creates them again if they are deleted."""
 
     def __init__(self, server: ApiServer, *, root_ca: bytes = b"") -> None:
         super().__init__(server, ACCOUNT_CONTROLLER, delay=0)

@@ -1,6 +1,7 @@
-"""What follows when a node is not Ready: taints, pods that no longer count as ready, and evictions in due time.
+"""Node lifecycle controller: taints nodes that are not Ready, marks their pods not ready, and evicts pods in time.
 
-As Kubernetes' node controller does. Evicted pods stay, leaving, until their node recovers or is removed.
+It does what the node controller of Kubernetes does. Evicted pods stay terminating until their node recovers or is
+removed.
 """
 
 from collections.abc import Coroutine
@@ -28,7 +29,7 @@ from grove.kube.transport import STRATEGIC_PATCH
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_READY = "node.kubernetes.io/not-ready"
-# Kubernetes gives every pod this much patience with a node that is not ready, unless the pod says otherwise.
+# How long a pod tolerates a node that is not ready, unless its tolerations set another time.
 DEFAULT_TOLERATION = timedelta(seconds=300)
 
 WORKERS = 4
@@ -36,7 +37,7 @@ RETRY_SECONDS = (0.5, 1.5)
 
 
 class NodeCare(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node needs now, and when to look again. All empty: nothing is wrong."""
+    """The writes that a node needs now, and when to reconcile it again. All fields empty: the node needs nothing."""
 
     taints: tuple[NodeTaint, ...] | None = None
     no_longer_ready: tuple[BoundPod, ...] = ()
@@ -45,7 +46,7 @@ class NodeCare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def care_for(node: BoundNode, pods: tuple[BoundPod, ...], now: datetime) -> NodeCare:
-    """The node controller's decision about one node and its pods."""
+    """Return the writes for one node and its pods."""
     taints = _wanted_taints(node, now)
     staying = tuple(pod for pod in pods if not pod.metadata.is_terminating and not pod.is_finished)
     evict_at = [(pod, _evict_at(pod, taints)) for pod in staying]
@@ -58,7 +59,7 @@ def care_for(node: BoundNode, pods: tuple[BoundPod, ...], now: datetime) -> Node
 
 
 class NodeLifecycle:
-    """Cares for every node; wakes by watch and at exact instants. `bound` is run by whoever made it."""
+    """A controller that reconciles every node on watch events and at eviction times. The caller must run `bound`."""
 
     def __init__(self, client: Client, clock: Clock, random: Random, bound: BoundPods) -> None:
         self._client = client
@@ -93,7 +94,7 @@ class NodeLifecycle:
         return self._clock.now() + timedelta(seconds=self._random.uniform(*RETRY_SECONDS))
 
     async def _carry_out(self, node: BoundNode, care: NodeCare) -> bool:
-        """Whether all of it went well; one pod's trouble does not hold up the others."""
+        """Return whether all writes succeeded. A failed write does not stop the others."""
         writes = [] if care.taints is None else [self._write_taints(node, care.taints)]
         writes += [self._mark_not_ready(pod) for pod in care.no_longer_ready]
         writes += [self._evict(pod) for pod in care.evicted]
@@ -139,7 +140,10 @@ async def _succeeds(write: Coroutine[object, object, None]) -> bool:
 
 
 def _wanted_taints(node: BoundNode, now: datetime) -> tuple[NodeTaint, ...]:
-    """Others' taints as they are, ours as the node's readiness demands; a taint already there keeps its time."""
+    """Return the taints of the node, with those of this controller set by readiness. Existing taints keep their time.
+
+    The taints of other writers are not changed.
+    """
     key = {"True": None, "False": NOT_READY}.get(node.readiness, UNREACHABLE)
     kept = tuple(taint for taint in node.spec.taints if taint.key == key or taint.key not in (UNREACHABLE, NOT_READY))
     effects = [] if key is None else ["NoSchedule", "NoExecute"]
@@ -148,7 +152,7 @@ def _wanted_taints(node: BoundNode, now: datetime) -> tuple[NodeTaint, ...]:
 
 
 def _evict_at(pod: BoundPod, taints: tuple[NodeTaint, ...]) -> datetime | None:
-    """When the first taint that this pod does not tolerate any longer takes it; None: never."""
+    """Return when the pod is evicted by the first taint that it no longer tolerates, or None."""
     instants = (_expires_at(pod, taint) for taint in taints if taint.effect == "NoExecute")
     return min((instant for instant in instants if instant is not None), default=None)
 

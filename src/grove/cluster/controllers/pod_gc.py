@@ -1,4 +1,4 @@
-"""Pods of nodes that are gone: nobody will ever end them, so after a while they are failed and removed here."""
+"""Pod garbage collector: fails and deletes pods of nodes that no longer exist, because no kubelet will stop them."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ class LostPods:
         self._server = server
         self._nodes = server.store.table(NODES)
         self._pods = server.store.table(PODS)
-        # When to look at each node that is gone, earliest first: all wait equally long.
+        # When to check each deleted node, earliest first. All nodes wait equally long.
         self._due: dict[str, float] = {}
         self._has_work = asyncio.Event()
         self._caretaker = Caretaker(server, POD_COLLECTOR, self._quarantine)
@@ -30,7 +30,7 @@ class LostPods:
         server.store.subscribe(self._follow)
 
     async def run(self) -> None:
-        """For ever."""
+        """Run until cancelled."""
         clock = self._server.clock
         while True:
             await self._has_work.wait()

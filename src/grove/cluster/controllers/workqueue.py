@@ -1,7 +1,4 @@
-"""Who must be looked at next: keys, each queued once, visited by one worker at a time, and woken at exact instants.
-
-Used by the cluster's own loops (kubelet, node lifecycle). What a visit does is theirs.
-"""
+"""Work queue of the built-in controllers and kubelets: deduplicates keys and adds keys at requested times."""
 
 import asyncio
 import heapq
@@ -15,7 +12,11 @@ K = TypeVar("K")
 
 
 class DelayingQueue(Generic[K]):
-    """Keys to visit. A key added during its own visit is visited once more afterwards: nothing is missed."""
+    """A work queue that deduplicates keys and requeues them at given times.
+
+    At most one worker reconciles a key at a time. A key that is added during its own reconcile is reconciled once more
+    afterwards.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,7 +29,7 @@ class DelayingQueue(Generic[K]):
         self._alarm_set = asyncio.Event()
 
     def add(self, key: K) -> None:
-        """Visit this key as soon as a worker is free."""
+        """Queue the key, unless it is queued already."""
         if key in self._queued:
             return
         self._queued.add(key)
@@ -73,7 +74,7 @@ class DelayingQueue(Generic[K]):
                 continue
 
     def _ring_due_alarms(self) -> float | None:
-        """Queue every key that is due; seconds until the next one, None if there is none."""
+        """Queue every key that is due. Return the seconds until the next timer, or None."""
         now = self._clock.monotonic()
         while self._alarms:
             at, _, key = self._alarms[0]

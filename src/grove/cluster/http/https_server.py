@@ -1,7 +1,7 @@
-"""The HTTP face of the embedded API: TLS, who calls, and requests turned into those of `ApiServer`. It knows no verbs.
+"""The HTTPS server of the embedded API: TLS, authentication, and conversion of requests for `ApiServer`.
 
-It listens on loopback only. Still any web page can reach a laptop's ports: hence the token, no CORS headers, and a Host
-header that must name this machine (a page whose name was re-bound to 127.0.0.1 says another).
+It listens on loopback only. Any web page can still reach local ports, so every request needs a token, there are no CORS
+headers, and the Host header must be a loopback name (which stops DNS rebinding).
 """
 
 import asyncio
@@ -28,13 +28,13 @@ from grove.listener import ConnectionLimits, HttpListener
 log = structlog.get_logger()
 
 ADDRESS = "127.0.0.1"
-# What a real server accepts.
+# The limit of a real API server.
 LARGEST_BODY = 3 * 1024 * 1024
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _JSON = "application/json"
 _EXTRA = "impersonate-extra-"
 LIMITS = ConnectionLimits(
-    # A watch keeps its connection; a whole cluster of informers and kubectls has some hundred.
+    # A watch keeps its connection; the informers and kubectls of a cluster need some hundred.
     connections=1024,
     idle_seconds=300.0,
     shutdown_seconds=0.2,
@@ -44,14 +44,14 @@ _BODY_SECONDS = 60.0
 
 
 class HttpApi:
-    """Serves one `ApiServer`. Every path asks for a token: this one, or one of a service account."""
+    """An HTTPS server for one `ApiServer`. Every path requires this token or one of a service account."""
 
     def __init__(
         self, server: ApiServer, *, token: str, port: int = 0, certificates: Certificates | None = None
     ) -> None:
         self.token = token
         self._server = server
-        # The machine's clock: clients judge certificates by it, whatever time it is in the cluster.
+        # The machine's clock: clients check certificates by it, not by the cluster's clock.
         self._certificates = certificates or make_certificates(LoopClock.starting_now().now())
         server.authenticator.trust(token, ADMIN)
         server.authenticator.derive_key(self._certificates.key)
@@ -63,7 +63,7 @@ class HttpApi:
             LIMITS,
             tls=self._certificates.server_context(),
             handler_cancellation=True,
-            # A real server takes a body for what it is, whatever its encoding is said to be.
+            # A real API server ignores Content-Encoding.
             auto_decompress=False,
         )
         self._streams: dict[Stream, None] = {}
@@ -81,21 +81,21 @@ class HttpApi:
 
     @property
     def ca(self) -> bytes:
-        """The PEM of the authority that clients must trust."""
+        """Return the PEM of the CA that clients must trust."""
         return self._certificates.ca
 
     @property
     def stream_count(self) -> int:
-        """How many watches and followed logs are being served."""
+        """Return the number of open watches and followed logs."""
         return len(self._streams)
 
     async def start(self) -> None:
-        """Raises `OSError` when the port is taken."""
+        """Listen on the port. Raises `OSError` if it is in use."""
         await self._listener.start(ADDRESS, self._wanted_port)
         self._port = self._listener.addresses[0][1]
 
     async def stop(self) -> None:
-        """Streams end at once; requests under way are answered."""
+        """End all streams at once, finish running requests, and stop."""
         for stream in tuple(self._streams):
             stream.close()
         await self._listener.stop()
@@ -118,7 +118,7 @@ class HttpApi:
             return _to_http(internal_error().response())
 
     def _caller(self, http: web.BaseRequest) -> UserInfo:
-        """Raises 401 or 403."""
+        """Return the user of the request's token. Raises 401 or 403."""
         headers = http.headers
         if _host_name(headers.get("Host", "")) not in _LOOPBACK:
             raise StatusError(403, "Forbidden", "this API answers to 127.0.0.1 and localhost only: check the Host")
@@ -129,7 +129,7 @@ class HttpApi:
         return self._impersonated(headers, identity.user)
 
     def _impersonated(self, headers: CIMultiDictProxy[str], user: UserInfo) -> UserInfo:
-        """Whoever may do everything may also act as somebody else, as `kubectl --as` asks for."""
+        """Return the user to act as (`kubectl --as`). Only an unrestricted user may impersonate."""
         name = _text(headers, "Impersonate-User")
         groups = tuple(map(_readable, headers.getall("Impersonate-Group", ())))
         uid, extra = _text(headers, "Impersonate-Uid"), _impersonated_extra(headers)
@@ -194,12 +194,12 @@ def _text(headers: CIMultiDictProxy[str], name: str, default: str = "") -> str:
 
 
 def _readable(value: str) -> str:
-    """Bytes that are no text can be neither stored nor told."""
+    """Replace bytes that are not UTF-8: they can be neither stored nor returned."""
     return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _impersonated_extra(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:
-    """`Impersonate-Extra-KEY`, the key in lower case and escaped as in a path."""
+    """Read the `Impersonate-Extra-KEY` headers; KEY is case-insensitive and percent-encoded."""
     found: dict[str, tuple[str, ...]] = {}
     for name, value in headers.items():
         if name.lower().startswith(_EXTRA):
@@ -209,7 +209,7 @@ def _impersonated_extra(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, 
 
 
 def _to_http(response: Response) -> web.Response:
-    # An object ends with its line, as real servers have it: people read it in terminals.
+    # A real API server ends an object with a newline.
     body = response.body if "Content-Type" in response.headers or not response.body else response.body + b"\n"
     return web.Response(status=response.status, body=body, headers=_headers(response.headers))
 
@@ -227,7 +227,7 @@ def _headers(given: Any) -> CIMultiDict[str]:
 
 
 def _host_name(host: str) -> str:
-    """Without the port: `127.0.0.1:6443`, `[::1]:6443`."""
+    """Return the host without the port: `127.0.0.1:6443`, `[::1]:6443`."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()

@@ -1,4 +1,4 @@
-"""The kubeconfig of an embedded cluster: how kubectl and our own commands find it. Reading one: `kubeconfig.py`."""
+"""Writes the kubeconfig of an embedded cluster, for kubectl and the grove commands. Reading: `kubeconfig.py`."""
 
 import base64
 import os
@@ -10,7 +10,7 @@ _NAME = "grove"
 
 
 def kubeconfig_text(*, url: str, ca: bytes, token: str) -> str:
-    """A kubeconfig whose only context is the embedded cluster. It holds the token: keep it from others."""
+    """Return a kubeconfig whose only context is the embedded cluster. It contains the token: keep it secret."""
     cluster = {"server": url, "certificate-authority-data": base64.b64encode(ca).decode()}
     return yaml.safe_dump(
         {
@@ -27,7 +27,7 @@ def kubeconfig_text(*, url: str, ca: bytes, token: str) -> str:
 
 
 def write_kubeconfig(path: Path, *, url: str, ca: bytes, token: str) -> None:
-    """Atomically and readable by its owner only, from its first byte on: a reader sees all of it or what was before."""
+    """Write the kubeconfig atomically, with mode 0600 from its first byte on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
@@ -40,7 +40,7 @@ def write_kubeconfig(path: Path, *, url: str, ca: bytes, token: str) -> None:
 
 
 def remove_kubeconfig(path: Path, *, url: str) -> None:
-    """Only if it still speaks of this cluster: another one may have been started with the same path since."""
+    """Remove the kubeconfig if it still names this cluster: another one may have been started with the same path."""
     try:
         is_ours = url in path.read_text()
     except OSError:

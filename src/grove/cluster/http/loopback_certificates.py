@@ -1,6 +1,6 @@
-"""Certificates of an embedded cluster: an authority of its own, and a server certificate for this machine's loopback.
+"""Certificates of an embedded cluster: its own CA, and a server certificate for the loopback addresses.
 
-Made anew for every run; only the authority's certificate leaves the process, in the kubeconfig.
+Clients get only the CA certificate, in the kubeconfig.
 """
 
 import ssl
@@ -19,7 +19,7 @@ _NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class Certificates(msgspec.Struct, frozen=True, kw_only=True):
-    """PEM. The authority's key is not kept: nothing else will ever be signed with it."""
+    """The CA certificate, server certificate and server key, as PEM. The CA key is discarded after signing."""
 
     ca: bytes
     certificate: bytes
@@ -28,7 +28,7 @@ class Certificates(msgspec.Struct, frozen=True, kw_only=True):
     def server_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # The ssl module reads keys from files only; this one is ours alone (0700) and gone at once.
+        # The ssl module reads keys from files only. The folder has mode 0700 and is removed at once.
         with tempfile.TemporaryDirectory(prefix="grove-") as folder:
             chain = Path(folder, "server.pem")
             chain.write_bytes(self.key + self.certificate)
@@ -37,7 +37,7 @@ class Certificates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_certificates(now: datetime) -> Certificates:
-    """`now` comes from the machine's own clock: certificates are judged by it, also where the cluster's is another."""
+    """Create certificates. `now` is the machine's time: clients check validity by it, not by the cluster's clock."""
     start, end = now - _LEEWAY, now + _LIFETIME
     authority_key, key = make_key(), make_key()
     authority = make_authority(authority_key, "grove embedded cluster", start, end)

@@ -1,4 +1,4 @@
-"""Asks webhooks over HTTPS. What a question and an answer are: `cluster/apiserver/admission/webhook_request.py`."""
+"""Calls admission webhooks over HTTPS. Requests and responses: `cluster/apiserver/admission/webhook_request.py`."""
 
 import asyncio
 import base64
@@ -15,7 +15,7 @@ _LARGEST_ANSWER = 8 * 1024 * 1024
 
 
 class WebhookClient:
-    """`close` it in the end."""
+    """An HTTPS client with one session. Call `close` at the end."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
@@ -66,7 +66,7 @@ class WebhookClient:
 
 @lru_cache(maxsize=64)
 def _trust(bundle: str) -> ssl.SSLContext:
-    """Trusts the authorities of the bundle, base64 of PEM; without one those of this machine. Raises `ValueError`."""
+    """Return a TLS context that trusts the bundle (base64 of PEM), or the system CAs if empty. Raises `ValueError`."""
     if not bundle:
         return ssl.create_default_context()
     try:

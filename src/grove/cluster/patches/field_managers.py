@@ -1,7 +1,6 @@
-"""Who owns which fields of an object: what each write does to it, when applying is a conflict, and how it is written.
+"""Field managers: the ownership of fields after each write, apply conflicts, and the encoding of `managedFields`.
 
-Pure: managers go in, managers come out. Who writes under which name, and when all this is computed, is not known here
-(`cluster/storage/managed_fields.py`).
+No I/O. `cluster/storage/managed_fields.py` names the managers of writes and decides when ownership is computed.
 """
 
 from datetime import datetime
@@ -36,7 +35,7 @@ _MOST_UPDATERS = 10
 _LONGEST_NAME = 128
 _OPERATIONS = (APPLY, UPDATE)
 
-# What only the server decides has no owner.
+# Fields that only the server sets have no owner.
 _OWNERLESS = set_of(
     ("f:apiVersion",),
     ("f:kind",),
@@ -52,24 +51,24 @@ _OWNERLESS = set_of(
 
 
 class Manager(msgspec.Struct, frozen=True, order=True):
-    """Somebody who writes, in one of his ways: the same name may apply and update, the object and its status."""
+    """A field manager. The same name has one manager per operation and subresource."""
 
     operation: str
     name: str
     subresource: str = ""
-    # Of updates only: whoever applies is the same in every version.
+    # Only for updates: an applier is the same manager in every version.
     api_version: str = ""
 
     @property
     def described(self) -> str:
-        """As messages name it."""
+        """The manager as error messages name it."""
         place = f' with subresource "{self.subresource}"' if self.subresource else ""
         version = f" using {self.api_version}" if self.operation == UPDATE else ""
         return f'"{self.name}"{place}{version}'
 
 
 class Owned(msgspec.Struct, frozen=True):
-    """What a manager owns, and since when; the time is unknown if all of it was there before."""
+    """The fields of a manager, and the time of its last change; None if it is unknown."""
 
     fields: FieldSet
     api_version: str
@@ -80,7 +79,7 @@ Managers = dict[Manager, Owned]
 
 
 class ManagedWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """One write: by whom, when, and what it did not touch whatever it said."""
+    """One write: its manager, its time, and the fields that it cannot change."""
 
     manager: Manager
     api_version: str
@@ -94,7 +93,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class ApplyConflictError(Exception):
-    """Others own fields that the applier wants to be different. He must agree with them, or force it."""
+    """Other managers own fields that the applier wants to change. The applier must agree with them or force it."""
 
     def __init__(self, conflicts: tuple[Conflict, ...]) -> None:
         super().__init__(f"{len(conflicts)} conflicts")
@@ -122,7 +121,7 @@ class ApplyConflictError(Exception):
 
 
 def after_update(managers: Managers, type_: Type, old: Any, new: Any, write: ManagedWrite) -> Managers:
-    """Whoever changes a field owns it, and nobody else does; what is gone belongs to nobody."""
+    """Return the managers after an update: the writer owns changed fields alone; removed fields have no owner."""
     change = compare(type_, old, new).without(write.ignored)
     taken = difference(change.taken, _OWNERLESS)
     found = without_fields(managers, union(change.taken, change.removed))
@@ -134,7 +133,7 @@ def after_update(managers: Managers, type_: Type, old: Any, new: Any, write: Man
 
 
 def without_fields(managers: Managers, fields: FieldSet) -> Managers:
-    """Those fields belong to nobody, and who owns no other is no manager any more."""
+    """Return the managers without these fields. Managers without fields are dropped."""
     found: Managers = {}
     for manager, owned in managers.items():
         rest = difference(owned.fields, fields)
@@ -146,7 +145,7 @@ def without_fields(managers: Managers, fields: FieldSet) -> Managers:
 
 
 def _capped(managers: Managers) -> Managers:
-    """Of many who updated, the oldest are remembered as one."""
+    """Merge the oldest updaters into one manager if there are too many."""
     updaters = sorted((m for m in managers if m.operation == UPDATE), key=lambda m: (_seconds(managers[m]), m.name))
     surplus = len(updaters) - _MOST_UPDATERS
     if surplus <= 0:
@@ -169,7 +168,7 @@ def _seconds(owned: Owned) -> float:
 
 
 class ServerSideApplyResult(msgspec.Struct, frozen=True):
-    """What applying comes to."""
+    """The object and its managers after an apply."""
 
     obj: JsonObject
     managers: Managers
@@ -178,7 +177,7 @@ class ServerSideApplyResult(msgspec.Struct, frozen=True):
 def after_apply(
     managers: Managers, type_: Type, live: JsonObject, config: JsonObject, write: ManagedWrite, *, is_forced: bool
 ) -> ServerSideApplyResult:
-    """The object with what is applied, and without what was and no longer is. Raises `ApplyConflictError`."""
+    """Apply the configuration. Fields that the manager no longer applies are removed. Raises `ApplyConflictError`."""
     manager = write.manager
     wanted = without_parts(field_set(type_, config), write.ignored)
     last = managers.get(manager)
@@ -209,15 +208,15 @@ def _conflicts(others: Managers, wanted: FieldSet) -> tuple[Conflict, ...]:
 
 
 def _rank(manager: Manager) -> tuple[str, str, str, bool, str]:
-    """In the order in which a real server tells of conflicts: subresources before the object itself."""
+    """Sort key for conflicts, as in a real API server: subresources before the object itself."""
     return manager.name, manager.operation, manager.api_version, not manager.subresource, manager.subresource
 
 
-# How it is written
+# Encoding
 
 
 def managed_fields(managers: Managers) -> list[JsonObject]:
-    """As `metadata.managedFields`."""
+    """Encode the managers as `metadata.managedFields`."""
     order = sorted(managers, key=lambda m: (m.operation, _seconds(managers[m]), m.name, m.api_version, m.subresource))
     return [_entry(manager, managers[manager]) for manager in order]
 
@@ -231,7 +230,7 @@ def _entry(manager: Manager, owned: Owned) -> JsonObject:
 
 
 class NotManagedFieldsError(Exception):
-    """What was sent as `managedFields` says nothing."""
+    """The client sent `managedFields` that cannot be decoded."""
 
 
 class _Entry(msgspec.Struct, frozen=True, rename="camel"):
@@ -245,7 +244,7 @@ class _Entry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_managed_fields(wire: Any) -> Managers:
-    """Raises `NotManagedFieldsError`."""
+    """Decode `metadata.managedFields`. Raises `NotManagedFieldsError`."""
     try:
         entries = msgspec.convert(wire, list[_Entry])
         return dict(_read_entry(entry) for entry in entries)
@@ -263,6 +262,6 @@ def _read_entry(entry: _Entry) -> tuple[Manager, Owned]:
 
 
 def manager_name(text: str) -> str:
-    """The name that a program gives itself in its User-Agent, up to its version, as far as a manager can have it."""
+    """Return the manager name of a User-Agent: the program name before its version, shortened to the limit."""
     name = "".join(letter for letter in text.partition("/")[0] if letter.isprintable())
     return name[:_LONGEST_NAME] or "unknown"

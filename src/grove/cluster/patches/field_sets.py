@@ -1,7 +1,7 @@
-"""Sets of fields, as `managedFields` tell them: which parts of an object somebody means.
+"""Field sets: sets of paths in an object, as in `managedFields`.
 
 A set is a tree of dicts. Its keys are steps: `f:name` a field, `k:{"name":"main"}` an item of a list by its keys,
-`v:"text"` an item by its value, `.` the place itself. So `{"f:spec": {"f:replicas": {".": {}}}}` has one member.
+`v:"text"` an item by its value, `.` the path itself. So `{"f:spec": {"f:replicas": {".": {}}}}` has one member.
 Sets are shared and never changed; only a set under construction is (`insert`).
 On the wire a leaf is `{}` and not `{".": {}}`: `to_wire`, `from_wire`.
 """
@@ -14,11 +14,11 @@ import msgspec
 
 HERE = "."
 
-# A tree of itself, which type checkers take as far as it goes.
+# A recursive type, as far as type checkers support it.
 FieldSet = dict[str, Any]
 Path = tuple[str, ...]
 
-# The set of one place: shared, as all sets are.
+# The set with only the empty path. It is shared, as all sets are.
 LEAF: FieldSet = {HERE: {}}
 _KNOWN = ("f:", "k:", "v:", "i:")
 
@@ -37,7 +37,7 @@ def value_step(value: Any) -> str:
 
 
 def insert(fields: FieldSet, path: Iterable[str]) -> None:
-    """The only change of a set, by whoever is making it."""
+    """Add a path to a set under construction. All other sets are immutable."""
     for step in path:
         inner = fields.get(step)
         if inner is None:
@@ -103,7 +103,7 @@ def without_parts(one: FieldSet, parts: FieldSet) -> FieldSet:
 
 
 def members(fields: FieldSet, path: Path = ()) -> Iterator[Path]:
-    """In the order in which a real server names them: at each level first the members, then what is below."""
+    """Yield the paths in the order of a real API server: at each level first the members, then what is below them."""
     steps = sorted(step for step in fields if step != HERE)
     for step in steps:
         if HERE in fields[step]:
@@ -113,7 +113,7 @@ def members(fields: FieldSet, path: Path = ()) -> Iterator[Path]:
 
 
 def path_text(path: Path) -> str:
-    """As messages name a field: `.spec.containers[name="main"].image`."""
+    """Format a path as error messages do: `.spec.containers[name="main"].image`."""
     return "".join(_step_text(step) for step in path)
 
 
@@ -132,18 +132,18 @@ def _step_text(step: str) -> str:
 
 
 def to_wire(fields: FieldSet) -> FieldSet:
-    """Sorted, and leaves without their dot."""
+    """Encode the set: sorted, and a leaf is `{}`."""
     return {step: {} if (inner := fields[step]) == LEAF or step == HERE else to_wire(inner) for step in sorted(fields)}
 
 
 class NotAFieldSetError(Exception):
-    """What was sent as `fieldsV1` is none."""
+    """The client sent `fieldsV1` that is not a field set."""
 
 
 def from_wire(wire: Any) -> FieldSet:
-    """Raises `NotAFieldSetError`. An empty set stays empty; below the top, empty means a member.
+    """Decode a set. Raises `NotAFieldSetError`. At the top an empty object is an empty set, below it is a leaf.
 
-    Steps of a kind that nobody knows are left out: a newer server may have written them.
+    Steps of unknown kinds are dropped: a newer server may have written them.
     """
     if not isinstance(wire, dict):
         raise NotAFieldSetError("a set of fields is an object")
@@ -152,7 +152,7 @@ def from_wire(wire: Any) -> FieldSet:
 
 
 def _tidy(step: str) -> str:
-    """The same step as we write it."""
+    """Return the step in its canonical encoding."""
     if step == HERE or step.startswith("f:"):
         return step
     try:

@@ -1,7 +1,7 @@
 """JSON patch (RFC 6902): a list of operations, all or none.
 
-As on a real server, which departs from the RFC: a value that is not given is null, one that is copied from nowhere is
-null, and replacing a field that is not there adds it.
+It differs from the RFC like a real API server: a missing value is null, copying from a missing field copies null, and
+replacing a missing field adds it.
 """
 
 from typing import Any
@@ -23,11 +23,11 @@ class _Operation(msgspec.Struct, frozen=True):
 
 
 def apply_json_patch(document: Any, patch: Any) -> Any:
-    """All operations or none. `PatchInvalidError`: this is no patch; `PatchConflictError`: it does not fit."""
+    """Apply all operations or none. Raises `PatchInvalidError` (malformed) or `PatchConflictError` (it fails)."""
     copied = 0
     for operation in _read(patch):
         if operation.op == "copy":
-            # What is copied into itself doubles with every operation.
+            # Copying a value into itself doubles the document with every operation.
             copied += len(msgspec.json.encode(_find_or_null(document, _source(operation))))
             if copied > _MOST_COPIED_BYTES:
                 raise PatchConflictError("Unable to complete the copy, the accumulated size increase is too large")
@@ -99,7 +99,7 @@ def _find(document: Any, path: list[str]) -> Any:
 
 
 def _find_or_null(document: Any, path: list[str]) -> Any:
-    """Only the last step may lead nowhere."""
+    """Return the value, or None if only the last step does not exist."""
     parent = _find(document, path[:-1])
     return parent.get(path[-1]) if path and isinstance(parent, dict) else _find(document, path)
 
@@ -166,7 +166,7 @@ def _with_child(container: Any, step: str, child: Any) -> Any:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """As JSON sees it: true is not 1."""
+    """Compare as JSON values: true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):

@@ -18,29 +18,29 @@ _VERBATIM = "x-kubernetes-preserve-unknown-fields"
 
 
 class Scalar(msgspec.Struct, frozen=True):
-    # What it must be, as a real server calls it; empty: no matter.
+    # The type name of a real API server; empty: any scalar.
     name: str = ""
 
 
 class Anything(msgspec.Struct, frozen=True):
-    """Has no inner life: it is owned and replaced as a whole."""
+    """A value of any type that is owned and replaced as a whole."""
 
 
 class Deduced(msgspec.Struct, frozen=True):
-    """Nobody described it: objects merge by field, lists are taken as a whole."""
+    """A value without a schema: objects merge by field, lists are replaced as a whole."""
 
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):
-    """An object. Not hashed or compared: definitions may contain themselves."""
+    """An object. Not hashed or compared, because types can be recursive."""
 
     fields: "dict[str, Type]"
-    # The type of what is not among the fields; None: there may be no other.
+    # The type of all other fields; None: there are no other fields.
     each: "Type | None" = None
     is_atomic: bool = False
 
 
 class Items(msgspec.Struct, frozen=True, kw_only=True):
-    """A list. `keys`, with their defaults, tell items apart; without any, values do; None: it is taken as a whole."""
+    """A list. `keys`, with defaults, identify its items; no keys: by value; None: replaced as a whole."""
 
     items: "Type"
     keys: dict[str, Any] | None = None
@@ -60,13 +60,13 @@ _SCALARS = {"string": TEXT, "integer": NUMBER, "number": NUMBER, "boolean": TRUT
 
 @cache
 def built_in_type(api_version: str, kind: str) -> Type | None:
-    """None: of a kind that we have no data of."""
+    """Return the merge type of a built-in kind, or None if it is unknown."""
     name = _built_in().kinds.get(f"{api_version}/{kind}")
     return None if name is None else _built_in().definition(name)
 
 
 class _BuiltIn:
-    """All built-in types, each made when it is first needed."""
+    """The built-in types. Each is built on first use."""
 
     def __init__(self, data: JsonObject) -> None:
         self.kinds: dict[str, str] = data["kinds"]
@@ -76,7 +76,7 @@ class _BuiltIn:
     def definition(self, name: str) -> Type:
         made = self._made.get(name)
         if made is None:
-            # Known before its fields are: it may contain itself.
+            # Stored before its fields are built: types can be recursive.
             data = self._data[name]
             made = self._made[name] = Members(fields={}, is_atomic=data.get("atomic", False))
             made.fields.update({field: self._type(inner) for field, inner in data["fields"].items()})
@@ -102,9 +102,9 @@ def _built_in() -> _BuiltIn:
 
 
 def custom_type(schema: JsonObject) -> Type:
-    """The type of objects of a custom kind, by the schema of its definition."""
+    """Return the merge type of a custom resource from the schema of its CRD."""
     made = type_of_schema({**schema, "x-kubernetes-embedded-resource": True})
-    # Without a schema worth the name nothing is known of it but its metadata.
+    # Without an object schema only the metadata is known.
     return made if isinstance(made, Members) else Members(fields=_resource_fields(), each=DEDUCED)
 
 

@@ -1,6 +1,6 @@
-"""Server-side apply, as far as the object goes: what somebody applies is merged in, what he no longer applies goes.
+"""Server-side apply of values: merges an applied configuration, and removes fields that are no longer applied.
 
-Who owns what, and who may not change whose fields: `field_managers.py`.
+`field_managers.py` tracks ownership and conflicts.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from grove.cluster.patches.typed_compare import ABSENT, deduced_type, field_set,
 
 
 def merged(type_: Type, live: Any, applied: Any) -> Any:
-    """What is applied wins; what it does not mention stays."""
+    """Merge the applied configuration into the live value. Fields that it does not mention stay."""
     if applied is ABSENT or live is ABSENT:
         return live if applied is ABSENT else applied
     if isinstance(type_, Deduced):
@@ -42,7 +42,7 @@ def _merged_items(type_: Items, keys: dict[str, Any], live: list[Any], applied: 
 
 
 def _in_order(live: list[str], applied: list[str]) -> list[str]:
-    """Applied items in their order; the others stay behind those that they stood behind."""
+    """Return applied items in their order. Other items stay behind the items that they followed."""
     waiting, shared = list(dict.fromkeys(live)), [step for step in applied if step in live]
     result: list[str] = []
     for step in applied:
@@ -54,7 +54,7 @@ def _in_order(live: list[str], applied: list[str]) -> list[str]:
                     result.append(ahead)
             del waiting[:1]
         else:
-            # A new item stands behind all that nobody applied and that come before the next shared one.
+            # A new item follows the unapplied items before the next shared one.
             while waiting and waiting[0] not in applied:
                 result.append(waiting.pop(0))
         result.append(step)
@@ -62,7 +62,7 @@ def _in_order(live: list[str], applied: list[str]) -> list[str]:
 
 
 def pruned(type_: Type, value: Any, last: FieldSet, owned: FieldSet) -> Any:
-    """Without the fields of `last`, which were applied before, unless they are in `owned`, by whomever."""
+    """Remove the fields of `last`, the previously applied ones, unless a manager still owns them (`owned`)."""
     named_last = _named(type_, last)
     there = _named(type_, field_set(type_, value))
     kept = _named(type_, field_set(type_, without_items(type_, value, named_last)))
@@ -72,7 +72,7 @@ def pruned(type_: Type, value: Any, last: FieldSet, owned: FieldSet) -> Any:
 
 
 def without_empties(type_: Type, value: Any) -> Any:
-    """As built-in kinds are kept: what is null, an empty map or an empty list is not there."""
+    """Return the value without nulls, empty maps and empty lists, as built-in kinds are stored."""
     match value:
         case dict():
             fields = type_ if isinstance(type_, Members) else Members(fields={}, each=type_)
@@ -90,13 +90,13 @@ def without_empties(type_: Type, value: Any) -> Any:
 
 
 def _is_empty(type_: Type, value: Any) -> bool:
-    """An object with known fields says something even when it is empty; a map does not."""
+    """Return whether a value is an empty map or list. An empty object with known fields is kept."""
     is_map = isinstance(type_, Members) and not type_.fields
     return (value == {} and is_map) or (value == [] and isinstance(type_, Items))
 
 
 def _named(type_: Type, fields: FieldSet) -> FieldSet:
-    """The set with every described field that it goes into: whoever owns all of a part may remove the part."""
+    """Add every field with a schema on the way to a member: the owner of all of a part may remove the part."""
     result: FieldSet = {}
     for step, inner in fields.items():
         if step == HERE:
@@ -119,7 +119,7 @@ def _type_at(type_: Type, step: str) -> Type:
 
 
 def without_items(type_: Type, value: Any, gone: FieldSet) -> Any:
-    """The value without the members of `gone`; null if nothing is left of it."""
+    """Return the value without the members of `gone`, or None if nothing is left."""
     if not gone:
         return value
     if isinstance(type_, Deduced):

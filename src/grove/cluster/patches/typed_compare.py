@@ -1,6 +1,6 @@
-"""Reading objects by their type: which fields one has, what changed between two, and what is wrong with one.
+"""Typed comparison: the field set of an object, the difference between two objects, and type errors.
 
-All three answers are sets of fields (`field_sets.py`) or texts; what follows from them is in `field_managers.py`.
+Results are field sets (`field_sets.py`) or error messages. `field_managers.py` uses them.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ ABSENT: Final = Absent()
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What a write changed."""
+    """The fields that a write changed."""
 
     added: FieldSet
     modified: FieldSet
@@ -41,7 +41,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def taken(self) -> FieldSet:
-        """What the writer owns from now on."""
+        """The fields that the writer owns after the write."""
         return union(self.added, self.modified)
 
     def without(self, parts: FieldSet) -> "Comparison":
@@ -49,25 +49,25 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def member_type(type_: Members, name: str) -> Type:
-    """What nobody described is taken as a whole."""
+    """Return the type of a field. Fields without a schema are replaced as a whole."""
     found = type_.fields.get(name)
     return found if found is not None else type_.each or ANYTHING
 
 
 def deduced_type(*values: Any) -> Type:
-    """The type of what nobody described: by what there is. Beside an object, null is one without fields."""
+    """Return the type of values without a schema. Beside an object, null counts as an empty object."""
     is_object = all(isinstance(value, _LIKE_OBJECTS) for value in values)
     return _DEDUCED_OBJECT if is_object and any(isinstance(value, dict) for value in values) else ANYTHING
 
 
 _DEDUCED_OBJECT = Members(fields={}, each=DEDUCED)
-# Made once: asked for every value.
+# Constants, because they are used for every value.
 _NESTED = (dict, list)
 _LIKE_OBJECTS = (dict, Absent, type(None))
 
 
 def step_of(keys: dict[str, Any], item: Any) -> str:
-    """How an item of a merging list is known."""
+    """Return the step that identifies an item of a merging list."""
     if not keys:
         return value_step(item)
     given = item if isinstance(item, dict) else {}
@@ -75,11 +75,11 @@ def step_of(keys: dict[str, Any], item: Any) -> str:
     return key_step({name: value for name, value in named.items() if value is not None})
 
 
-# Which fields an object has
+# Field sets
 
 
 def field_set(type_: Type, value: Any) -> FieldSet:
-    """As somebody means them who names them: of objects the fields, of lists and maps also the items."""
+    """Return the fields that an applied value sets: the fields of objects, and the items of merging lists and maps."""
     if isinstance(type_, Deduced):
         type_ = deduced_type(value)
     if isinstance(type_, Members) and not type_.is_atomic:
@@ -105,7 +105,7 @@ def _fields_of_object(type_: Members, value: dict[str, Any]) -> FieldSet:
 
 
 def _whole(type_: Type, value: Any) -> FieldSet:
-    """All fields of a value that comes or goes as a whole, those included that only hold others."""
+    """Return all fields of an added or removed value, including parents."""
     if not isinstance(value, _NESTED):
         return LEAF
     if isinstance(type_, Deduced):
@@ -131,12 +131,12 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-# What changed between two objects
+# Comparison
 
 
 def compare(type_: Type, old: Any, new: Any) -> Comparison:
     if old is new:
-        # Versions of an object share what stayed the same.
+        # Versions of an object share unchanged parts.
         return _NO_CHANGE
     if old is ABSENT:
         return Comparison(_whole(type_, new), {}, {})
@@ -179,7 +179,7 @@ def _compare_items(type_: Items, before: dict[str, list[Any]], after: dict[str, 
     found = Comparison({}, {}, {})
     for step in before | after:
         old, new = before.get(step, []), after.get(step, [])
-        # Items that cannot be told apart are compared as one.
+        # Items with the same key are compared as one.
         is_one = len(old) <= 1 and len(new) <= 1
         change = compare(type_.items if is_one else ANYTHING, _only(old, is_one), _only(new, is_one))
         _take_in(found, step, change)
@@ -191,14 +191,14 @@ def _only(items: list[Any], is_one: bool) -> Any:
 
 
 def _compare_unlike(old: Any, new: Any) -> Comparison:
-    """What was an object is none, or the other way round: its fields go or come besides."""
+    """Compare an object with a value of another type: the fields of the object are added or removed."""
     added = {field_step(name): _whole(DEDUCED, inner) for name, inner in _object(new).items()}
     removed = {field_step(name): _whole(DEDUCED, inner) for name, inner in _object(old).items()}
     return Comparison(added, LEAF, removed)
 
 
 def _take_in(found: Comparison, step: str, change: Comparison) -> None:
-    """Adds to a comparison that is being made."""
+    """Add a change to a comparison under construction."""
     for whole, part in (
         (found.added, change.added),
         (found.modified, change.modified),
@@ -215,11 +215,11 @@ def _by_step(keys: dict[str, Any], items: list[Any]) -> dict[str, list[Any]]:
     return found
 
 
-# What is wrong with an object that somebody wants to apply
+# Type errors of applied objects
 
 
 def type_problem(type_: Type, value: Any) -> str:
-    """All that is wrong, or nothing; in the words of a real server as far as they do not depend on how it is built."""
+    """Return all type errors as one text, or an empty string. The texts follow those of a real API server."""
     problems = list(_problems(type_, value, ()))
     return "\n  ".join(("errors:", *problems)) if len(problems) > 1 else "".join(problems)
 
@@ -246,7 +246,7 @@ def _member_problems(type_: Members, value: dict[str, Any], path: Path) -> Itera
     for name in sorted(value):
         place = (*path, field_step(name))
         if name not in type_.fields and type_.each is None:
-            # Whoever does not know one field of an object is not asked about the others.
+            # As a real API server, stop at the first unknown field of an object.
             yield f"{path_text(place)}: field not declared in schema"
             return
         yield from _problems(member_type(type_, name), value[name], place)

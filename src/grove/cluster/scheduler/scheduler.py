@@ -1,9 +1,8 @@
-"""The embedded gang scheduler: watches nodes, pods and gangs, asks `placement/`, binds.
+"""Embedded gang scheduler: watches nodes, pods and gangs, runs scheduling cycles and binds pods.
 
-It decides nothing itself. It follows the cluster one change at a time (`scheduling_queue.py` for those who wait,
-`Cluster` for
-what is free), runs one cycle for each burst of changes, and assumes its bindings until the watch confirms them or the
-API server refuses. A cycle without changes does not happen: an idle cluster costs nothing.
+`placement/` makes the decisions. The scheduler keeps pending pods in `scheduling_queue.py` and free capacity in
+`Cluster`, and updates both one change at a time. It runs one cycle per burst of changes and none without changes. It
+assumes its bindings until the watch confirms them or the API server rejects them.
 """
 
 import asyncio
@@ -64,7 +63,7 @@ class Scheduler:
         self._cluster = Cluster()
         self._room = WaitingRoom()
         self._reports = Reports(client, clock, random, self._pods, self._gangs)
-        # Bound by us, not yet confirmed by the watch.
+        # Pods that the scheduler has bound and whose binding the watch has not confirmed yet, with their nodes.
         self._assumed: dict[Uid, str] = {}
         self._demands: dict[Uid, PodDemand] = {}
         self._to_bind: asyncio.Queue[Binding] = asyncio.Queue()
@@ -77,7 +76,7 @@ class Scheduler:
         self._priorities.subscribe(self._priority_changed)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Schedule until cancelled."""
         client, clock, random = self._client, self._clock, self._random
         nodes = Reflector(client, SCHEDULABLE_NODES, self._nodes, clock, random)
         pods = Reflector(client, SCHEDULABLE_PODS, self._pods, clock, random)
@@ -98,7 +97,7 @@ class Scheduler:
     async def _cycle_for_ever(self) -> None:
         while True:
             await self._wake.wait()
-            # A burst of changes becomes one cycle, in which gangs are seen whole.
+            # A burst of changes becomes one cycle, so that all pods of a gang are in the same cycle.
             await self._clock.sleep(self._batch_seconds)
             self._wake.clear()
             self._cycle()
@@ -132,7 +131,7 @@ class Scheduler:
                     group.create_task(self._rest(pod))
 
     async def _look_again(self, pod: PodDemand) -> None:
-        """A bind failed, or its answer was lost: ask how the pod stands."""
+        """Read the pod from the API server: its binding failed, or the response was lost."""
         try:
             self._pods.observe(await self._client.get(SCHEDULABLE_PODS, pod.namespace, pod.name))
         except ApiError as error:
@@ -140,9 +139,9 @@ class Scheduler:
                 self._pods.forget(pod.uid)
 
     async def _rest(self, pod: PodDemand) -> None:
-        """Keep the failed pod's room for a while, longer each time; then let the next cycle decide again.
+        """Keep the capacity of a pod whose binding failed, then return the pod to the queue. The delay doubles.
 
-        The others of its gang stay bound: a binding cannot be taken back.
+        The other pods of its gang stay bound: a binding cannot be undone.
         """
         failures = self._failure_counts.get(pod.uid, 0)
         self._failure_counts[pod.uid] = min(failures + 1, MOST_FAILURES)
@@ -152,7 +151,7 @@ class Scheduler:
         if self._assumed.pop(pod.uid, None) is not None and held is not None:
             self._settle(held)
 
-    # Following the cluster
+    # Watch events
 
     def _node_changed(self, old: SchedulableNode | None, new: SchedulableNode | None) -> None:
         if new is not None:
@@ -198,7 +197,7 @@ class Scheduler:
             self._wake.set()
 
     def _settle(self, pod: SchedulablePod) -> None:
-        """Put the pod where it belongs now: on its node, in the waiting room, or neither."""
+        """Account for the pod on its node, put it into the queue, or remove it from both."""
         metadata = pod.metadata
         uid = metadata.uid
         demand = self._demand(pod)
@@ -215,7 +214,7 @@ class Scheduler:
             self._wake.set()
 
     def _put_on_node(self, demand: PodDemand, node: str) -> bool:
-        """Count the pod's room on this node, or on none; false if that was so already."""
+        """Account for the pod on this node, or on none if it is empty. Return false if nothing changed."""
         known_node = self._cluster.node_of(demand.uid) or ""
         if known_node == node and (not node or self._cluster.demand_of(demand.uid) is demand):
             return False
@@ -237,7 +236,7 @@ class Scheduler:
         return State.BEHIND_OUR_GATE if all(gate.name == GATE for gate in gates) else State.BEHIND_OTHER_GATES
 
     def _demand(self, pod: SchedulablePod) -> PodDemand:
-        """The pod's demand, kept while it says the same: gates and status come and go, what it asks for stays."""
+        """Return the pod's demand. The same object is returned until requests, priority or labels change."""
         metadata = pod.metadata
         shape = shape_of(pod)
         priority = self._pod_priority(pod)
@@ -264,13 +263,13 @@ class Scheduler:
         return next((known.value for known in self._priorities.values() if known.global_default), 0)
 
     def _gang_priority(self, gang: PodGang) -> int | None:
-        """None: the gang names no class that we know; its pods decide."""
+        """Return the priority of the gang's class, or None if the class is unknown: then the pods decide."""
         named = self._priorities.by_name("", gang.spec.priority_class_name or "")
         return None if named is None else named.value
 
 
 def _is_news(old: SchedulablePod, new: SchedulablePod) -> bool:
-    """Could this change who waits or what is free? Most updates of a pod are its kubelet's and could not."""
+    """Return whether the update can change the queue or free capacity. Most status updates of kubelets cannot."""
     return (
         old.status.phase != new.status.phase
         or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp

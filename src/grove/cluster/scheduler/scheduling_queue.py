@@ -1,7 +1,7 @@
-"""Who waits for a node, gang by gang: every pod in the bucket of its pod group, moved when it changes.
+"""Scheduling queue: the pods that the scheduler knows, by gang and pod group.
 
-Fed one change at a time, so that a pod event costs what changed, not the number of pods. What becomes of those who wait
-is placement's; telling the API server is `scheduler.py`'s.
+The queue is updated one change at a time, so the cost of a pod event does not depend on the number of pods.
+`placement/` decides where pods go; `scheduler.py` binds them.
 """
 
 from collections.abc import Iterator
@@ -17,21 +17,21 @@ from grove.placement.types import GangDemand, GroupDemand, PackGroup, PodDemand,
 
 
 class State(Enum):
-    """What may happen to a pod now. Pods in none of these states are not in the waiting room."""
+    """The scheduling state of a pod. Pods in none of these states are not in the queue."""
 
     PENDING = auto()
     BEHIND_OUR_GATE = auto()
     BEHIND_OTHER_GATES = auto()
-    # On a node, or succeeded and off it: either way the pod counts for its gang.
+    # Bound to a node, or succeeded: in both cases the pod counts for its gang.
     SCHEDULED = auto()
 
 
 class Guest(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod in the waiting room."""
+    """A pod in the queue."""
 
     demand: PodDemand
     state: State
-    # The node of a scheduled pod that still lives there.
+    # The node of a scheduled pod that has not finished.
     node: str = ""
 
 
@@ -39,19 +39,19 @@ class WaitingRoom:
     def __init__(self) -> None:
         self._guests: dict[tuple[str, str], Guest] = {}
         self._gangs: dict[tuple[str, str], _Gang] = {}
-        # Where a pod of this name belongs, as its gang says; gangs name their pods before they exist.
+        # The group of each pod that a gang references, by pod name. Gangs reference pods before they exist.
         self._seats: dict[tuple[str, str], tuple[_Gang, _Group]] = {}
         self._active: dict[tuple[str, str], None] = {}
         self._alone: dict[Uid, PodDemand] = {}
 
     def set_gang(self, gang: PodGang, priority: int | None) -> None:
-        """A new or changed gang: its pods are seated anew."""
+        """Add or replace the gang, and assign its pods to its groups."""
         key = (gang.metadata.namespace, gang.metadata.name)
         self.remove_gang(*key)
         entry = self._gangs[key] = _Gang(gang, priority)
         for group in entry.groups:
             for name in group.positions:
-                # A pod named by two gangs belongs to the one heard of last: it may just be moving.
+                # A pod that two gangs reference belongs to the one that changed last: it may be moving.
                 pending_pod = self._take_out(name)
                 self._seats[name] = (entry, group)
                 if pending_pod is not None:
@@ -72,7 +72,7 @@ class WaitingRoom:
         self._active.pop(entry.key, None)
 
     def set_pod(self, pending_pod: Guest) -> bool:
-        """A new or changed pod; false if there is nothing new about it."""
+        """Add or replace the pod. Return false if nothing changed."""
         name = (pending_pod.demand.namespace, pending_pod.demand.name)
         if self._guests.get(name) == pending_pod:
             return False
@@ -82,25 +82,25 @@ class WaitingRoom:
 
     def remove_pod(self, namespace: str, name: str, uid: Uid) -> bool:
         pending_pod = self._guests.get((namespace, name))
-        # A late farewell must not remove the next pod of that name.
+        # A late delete event must not remove the next pod with this name.
         if pending_pod is None or pending_pod.demand.uid != uid:
             return False
         self._take_out((namespace, name))
         return True
 
     def gangs(self) -> Iterator[GangDemand]:
-        """The gangs with a pod that could be placed, or for which room could be kept."""
+        """Yield the gangs with a pod that could be placed, or for which capacity could be reserved."""
         for key in self._active:
             entry = self._gangs[key]
             base = self._gangs.get((entry.key[0], entry.base)) if entry.base else None
             yield entry.demand(base_is_scheduled=base is not None and base.is_scheduled)
 
     def ungrouped_pods(self) -> Iterator[PodDemand]:
-        """Pods that belong to no gang."""
+        """Return the pending pods without a gang label."""
         return (pod for pod in self._alone.values() if PODGANG not in pod.labels)
 
     def strays(self) -> Iterator[Unplaced]:
-        """Pods that say they belong to a gang which does not say so."""
+        """Yield the pending pods whose gang does not exist or does not reference them."""
         for pod in self._alone.values():
             if PODGANG in pod.labels:
                 gang = NamespacedName(namespace=pod.namespace, name=pod.labels[PODGANG])
@@ -180,14 +180,14 @@ class _Gang:
 
 
 class _Group:
-    """One pod group: which of its pods exist, by what may happen to them."""
+    """One pod group and its existing pods, by state."""
 
     def __init__(self, gang: PodGang, index: int) -> None:
         group = gang.spec.podgroups[index]
         own = gang.metadata.namespace
         self.name = group.name
         self.min_replicas = group.min_replicas
-        # A gang reaches no pod of another namespace, whatever it references.
+        # References to pods of other namespaces are ignored: a tenant must not affect the pods of others.
         self.positions = {
             (own, ref.name): i for i, ref in enumerate(group.pod_references) if ref.namespace in ("", own)
         }
@@ -226,5 +226,5 @@ class _Group:
         )
 
     def _in_order(self, pods: dict[Uid, PodDemand]) -> tuple[PodDemand, ...]:
-        """As the gang names them: lower indices first."""
+        """Return the pods in the order of the gang's references: lower indices first."""
         return tuple(sorted(pods.values(), key=lambda pod: self.positions[pod.namespace, pod.name]))

@@ -1,7 +1,7 @@
-"""Telling the waiting why they wait: the PodScheduled condition of each pod, one event per gang or lone pod.
+"""Scheduling status: writes why pods are unschedulable, as the PodScheduled condition of each pod and as events.
 
-A reason is written a second after it came up and only if it still holds, so that what is solved at once costs no write;
-and only when the words changed. Deciding is not here.
+There is one event per gang or ungrouped pod. A reason is written one second after it came up, only if it still holds
+and only if its text changed: pods that are scheduled at once cost no write.
 """
 
 from collections.abc import Iterable
@@ -29,13 +29,13 @@ RETRY = timedelta(seconds=5)
 WRITERS = 16
 COMPONENT = "grove-scheduler"
 
-# A pod, or a gang.
+# The uid of a pod, or the name of a gang.
 Key = Uid | NamespacedName
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
     message: str
-    # Pods of a gang share the event of their gang.
+    # Pods of a gang share the event of their gang; an ungrouped pod has its own.
     is_lone_pod: bool = False
 
 
@@ -54,7 +54,7 @@ class Reports:
         self._event_told: dict[Key, str] = {}
 
     def update(self, unplaced: Iterable[Unplaced]) -> None:
-        """All that waits now, and why; who is not mentioned waits no longer."""
+        """Set the current reasons of all pods that wait. Pods that are not listed no longer wait."""
         words = _words(unplaced)
         before = self._words
         self._words = words

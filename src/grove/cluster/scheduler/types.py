@@ -1,7 +1,4 @@
-"""What the scheduler reads of nodes and pods, and how it becomes placement's view of them.
-
-Views only: who waits and what happens to them is `scheduling_queue.py` and `scheduler.py`.
-"""
+"""Types of the scheduler: the fields of nodes and pods that it reads, and their conversion to placement types."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -103,7 +100,7 @@ class SchedulableSpec(WireStruct):
 
 
 class PodScheduled(WireStruct):
-    """A pod condition without its times: only what the scheduler itself says is read."""
+    """A pod condition without its times."""
 
     type: str
     status: str = ""
@@ -172,7 +169,7 @@ def node_view(node: SchedulableNode) -> types.NodeView:
 
 
 def shape_of(pod: SchedulablePod) -> types.SchedulingClass:
-    """What the pod asks of a node. Pods written alike share one shape, which is worked out once."""
+    """Return the scheduling class of the pod. Pods with equal requirements share one cached object."""
     spec = pod.spec
     affinity = b"" if spec.affinity is None else msgspec.json.encode(spec.affinity)
     return _shape(
@@ -186,7 +183,7 @@ def shape_of(pod: SchedulablePod) -> types.SchedulingClass:
 
 
 def pack_of(constraint: GangTopologyConstraint | None) -> types.Pack | None:
-    """None if nothing is to be packed."""
+    """Return the pack constraint, or None if it names no topology level."""
     pack = constraint.pack_constraint if constraint else None
     if pack is None or not (pack.required or pack.preferred):
         return None
@@ -194,7 +191,7 @@ def pack_of(constraint: GangTopologyConstraint | None) -> types.Pack | None:
 
 
 def _asked(container: SchedulableContainer) -> Amounts:
-    """The requests of a container; a limit without a request is one."""
+    """Return the requests of a container. A limit without a request counts as the request."""
     resources = container.resources
     return tuple((resources.limits | resources.requests if resources.limits else resources.requests).items())
 
@@ -272,7 +269,10 @@ def _pod_term(term: PodAffinityTerm, namespace: str) -> types.PodTerm:
 
 
 def _namespaces(term: PodAffinityTerm, own: str) -> tuple[str, ...] | None:
-    """Where a term looks. Labels of namespaces are not read: a selector that asks for some adds no namespace."""
+    """Return the namespaces of a term; None means all.
+
+    The scheduler does not read labels of namespaces: a non-empty namespace selector adds no namespace.
+    """
     chosen = term.namespace_selector
     if chosen is not None and not chosen.match_labels and not chosen.match_expressions:
         return None

@@ -1,7 +1,7 @@
-"""The Common Expression Language: the one place that knows the library it is evaluated with.
+"""Common Expression Language: the only module that uses the CEL library.
 
-Two environments: one that checks types against those of a schema (`cel_types.py`), for definitions that are written;
-and one that evaluates, knowing nothing of types. What Kubernetes adds to the language: `cel_library.py`.
+There are two environments: one checks the types of expressions against a schema (`cel_types.py`) when a CRD is written;
+the other evaluates them without types. `cel_library.py` has the functions that Kubernetes adds.
 """
 
 import re
@@ -15,9 +15,9 @@ from cel_expr_python.ext import ext_optional, ext_strings  # type: ignore[import
 
 from grove.cluster.schemas.cel_library import FUNCTIONS, CelType, Overload
 
-# Where the types that Kubernetes adds are at home.
+# The package of the types that Kubernetes adds.
 PACKAGE = "kubernetes"
-# Kubernetes has the functions on texts up to here.
+# The version of the string extension that Kubernetes uses.
 _STRINGS_VERSION = 2
 _COMPLAINT = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*?)((?:\n \|.*)*)(?=\nERROR: |\Z)")
 _NO_OVERLOAD = re.compile(r"found no matching overload for '(\w+)' applied to '\((.*)\)'")
@@ -29,15 +29,15 @@ _STATUS_END = re.compile(r" \[[A-Z_]+\]$")
 
 
 class CompileError(Exception):
-    """Who wrote the expression must act: the message says where and why, as a real server would."""
+    """The expression does not compile. The message has the text of a real API server."""
 
 
 class EvaluationError(Exception):
-    """The expression makes no sense of this value."""
+    """The evaluation of the expression failed for this value."""
 
 
 class Variables:
-    """What expressions speak of: values as `cel_values.py` makes them; of old ones there is one or none."""
+    """The variables of an expression, as values of `cel_values.py`. `old` has one value or none."""
 
     def __init__(self, value: Any, old: tuple[Any, ...] = ()) -> None:
         self._value = value
@@ -45,7 +45,7 @@ class Variables:
 
     @cached_property
     def activation(self) -> Any:
-        """Made once for all expressions that are asked about the same."""
+        """The activation, built once for all expressions about the same value."""
         data: dict[str, Any] = {"self": self._value, "oldSelves": list(self._old)}
         if self._old:
             data["oldSelf"] = self._old[0]
@@ -53,13 +53,13 @@ class Variables:
 
 
 class CelProgram:
-    """An expression, ready to be evaluated."""
+    """A compiled expression."""
 
     def __init__(self, text: str, *, is_old_optional: bool = False) -> None:
         self._compiled = _compiled(_runtime(), _wrapped(text) if is_old_optional else text, is_wrapped=is_old_optional)
 
     def check_functions(self) -> None:
-        """Raises `CompileError` for what can be said and not be evaluated: that shows on the first attempt only."""
+        """Raise `CompileError` for a function that compiles but cannot be evaluated: only an evaluation shows that."""
         try:
             self.run(Variables(None))
         except EvaluationError as problem:
@@ -68,7 +68,7 @@ class CelProgram:
                 raise CompileError(words) from None
 
     def run(self, variables: Variables) -> Any:
-        """Raises `EvaluationError`."""
+        """Evaluate the expression. Raises `EvaluationError`."""
         try:
             result = self._compiled.eval(variables.activation)
         except RuntimeError as problem:
@@ -80,7 +80,7 @@ class CelProgram:
 
 @lru_cache(maxsize=4096)
 def program(text: str, *, is_old_optional: bool = False) -> CelProgram:
-    """Raises `CompileError`. Shared by all who ask for the same."""
+    """Return the compiled expression, from a cache. Raises `CompileError`."""
     return CelProgram(text, is_old_optional=is_old_optional)
 
 
@@ -92,7 +92,7 @@ class TypedVariables(msgspec.Struct, frozen=True):
 
 
 def check(text: str, typed: TypedVariables, *, is_old_optional: bool = False) -> str:
-    """The name of the type of the result, in capitals. Raises `CompileError`."""
+    """Return the name of the result type, in capitals. Raises `CompileError`."""
     old = {"oldSelves": cel.Type.List(typed.type)} if is_old_optional else {"oldSelf": typed.type}
     environment = _environment(_checked_type, {"self": typed.type, **old}, typed.pool, FUNCTIONS)
     source = _wrapped(text) if is_old_optional else text
@@ -100,7 +100,7 @@ def check(text: str, typed: TypedVariables, *, is_old_optional: bool = False) ->
 
 
 def _wrapped(text: str) -> str:
-    """An old value that may be missing is an optional one; the language has no other way to be given one."""
+    """Wrap the expression so that `oldSelf` is an optional. CEL has no other way to pass one."""
     return f"[oldSelves[?0]].map(oldSelf,\n{text}\n)[0]"
 
 
@@ -113,7 +113,7 @@ def _compiled(environment: Any, text: str, *, is_wrapped: bool) -> Any:
 
 
 def _as_in_go(words: str, *, line_offset: int) -> str:
-    """The same complaints as the library that a real server uses makes: by place, and with its names of types."""
+    """Return the compile errors as the Go library prints them: sorted by place, with its type names."""
     found = []
     for match in _COMPLAINT.finditer(words):
         line, column, what, rest = int(match[1]) + line_offset, int(match[2]), match[3], match[4]
@@ -135,7 +135,7 @@ def _runtime() -> Any:
 
 
 def _undistinguished() -> dict[str, list[Overload]]:
-    """Without types, overloads with as many parameters are one: their functions look at what they are given."""
+    """Return the functions for evaluation. Without types, overloads with the same number of parameters are merged."""
     merged: dict[str, list[Overload]] = {}
     for name, overloads in FUNCTIONS.items():
         alike: dict[tuple[bool, int], list[Overload]] = {}
@@ -173,7 +173,7 @@ def _environment(type_of: Any, variables: Mapping[str, Any], pool: Any, function
 
 @cache
 def _libraries() -> Any:
-    """What the library has of its own."""
+    """Return the configuration with the extensions of the library."""
     lines = "\n".join(f"- name: {name}" for name in ("lists", "sets", "two-var-comprehensions"))
     return cel.NewEnvConfigFromYaml(f"name: kubernetes\nextensions:\n{lines}\n")
 
@@ -202,7 +202,7 @@ _NAMED: dict[CelType, Any] = {
 
 
 def _in_our_words(problem: str) -> str:
-    """What went wrong, as a real server says it."""
+    """Return the evaluation error as a real API server prints it."""
     words = _STATUS_END.sub("", _STATUS.sub("", problem))
     if match := _NO_KEY.search(words):
         return f"no such key: {match[1]}"

@@ -1,9 +1,9 @@
-"""Functions that Kubernetes adds to CEL: on lists, patterns, quantities, addresses, URLs and versions.
+"""CEL functions that Kubernetes adds: lists, regular expressions, quantities, IP addresses, URLs and versions.
 
-What is no value of JSON is a map with one key that says what it is; equal ones are equal maps. The types that a
-definition is checked against are richer than those that are evaluated: there a quantity is no map.
-Not here: what the library has itself (sets, most of lists), and what there is no way to add: functions that give
-optional values (those of `format`).
+A value that is not JSON is a map with one key, its type. Equal values are equal maps. The types for checking are
+stricter than those for evaluation: there a quantity is not a map.
+Not included: functions of the CEL library itself (sets, most of lists), and functions that return optionals (`format`),
+which cannot be added.
 """
 
 import ipaddress
@@ -79,12 +79,12 @@ def _is_sorted(items: list[Any]) -> bool:
 
 
 def _total(items: list[Any]) -> Any:
-    """Of numbers or durations; of nothing it is the number zero."""
+    """Return the sum of numbers or durations; 0 for an empty list."""
     return _given_back(sum(items[1:], items[0])) if items else 0
 
 
 def _given_back(value: Any) -> Any:
-    """Times are given to functions in one form, and taken from them in another."""
+    """Convert times for CEL: functions receive datetime objects but must return protobuf messages."""
     made: Duration | Timestamp
     match value:
         case timedelta():
@@ -189,13 +189,13 @@ def _lenient_semver(text: str, is_lenient: bool) -> Boxed:
 
 
 def _version_key(boxed: Boxed) -> tuple[Any, ...]:
-    """Sorts as versions do: one with a suffix comes before the one without."""
+    """Return a sort key for versions: a pre-release sorts before its release."""
     major, minor, patch, suffix = boxed[CelType.SEMVER.value]
     parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in suffix.split(".")] if suffix else []
     return major, minor, patch, not suffix, parts
 
 
-# What several kinds have
+# Comparisons of several types
 
 
 def _key(boxed: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Is a rule in CEL a rule? What a real server has against those of a definition, in its words.
+"""Validation of CEL rules in CRDs, with the error texts of a real API server.
 
-What is not asked is how long a rule could take: a real server estimates that, and refuses rules that are too dear.
+The cost of rules is not estimated. A real API server rejects rules that are too expensive.
 """
 
 import re
@@ -23,17 +23,17 @@ _NOT_IN_HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
 def rule_errors(schema: JsonObject, path: str) -> list[FieldError]:
-    """Of all rules in the schema of a whole object."""
+    """Return the errors of all rules in the schema of a whole object."""
     return list(_errors(schema, path, is_root=True, uncorrelatable=""))
 
 
 def default_rule_errors(value: Any, schema: JsonObject) -> list[FieldError]:
-    """What the rules of a schema have against its own default."""
+    """Return the errors that the rules of a schema report for its own default."""
     try:
         found = ruled(schema)
         return [] if found is None else list(found.judged(value, None).errors)
     except CompileError:
-        # Blamed where it stands.
+        # Reported where the rule is defined.
         return []
 
 
@@ -100,7 +100,7 @@ def _expression_errors(rule: JsonObject, typed: TypedVariables, path: str) -> It
 
 
 def _is_field(path: str, schema: JsonObject) -> bool:
-    """Whether the path leads to a field of the schema; not into lists."""
+    """Return whether the path leads to a field of the schema. Paths into lists are not allowed."""
     found: Any = schema
     position = 0
     for match in _STEP.finditer(path):
@@ -117,7 +117,7 @@ def _is_field(path: str, schema: JsonObject) -> bool:
 
 
 def _shown(rule: JsonObject) -> Verbatim:
-    """As a real server shows it: its own struct, in JSON that is safe in HTML."""
+    """Return the rule as a real API server prints it: a Go struct in JSON that is safe in HTML."""
     fields = {
         "Rule": rule.get("rule", ""), "Message": rule.get("message") or "",
         "MessageExpression": rule.get("messageExpression") or "", "Reason": rule.get("reason"),

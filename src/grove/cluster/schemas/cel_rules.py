@@ -1,7 +1,6 @@
-"""Rules in CEL (`x-kubernetes-validations`), where they stand in a schema, and what they have against an object.
+"""CEL rules (`x-kubernetes-validations`) of a schema, and their evaluation for an object.
 
-The language itself, and the functions that Kubernetes adds to it, are behind `cel.py`. Whether rules are rules is asked
-when a definition is written (`cel_rule_validation.py`).
+`cel.py` implements the language. `cel_rule_validation.py` validates the rules when a CRD is written.
 """
 
 import re
@@ -33,43 +32,43 @@ _KINDS = {
 
 
 class RuleFindings(msgspec.Struct, frozen=True):
-    """Errors refuse the object; warnings are about what was wrong before and did not change."""
+    """The result of rules: errors reject the object; warnings are about unchanged parts that were invalid before."""
 
     errors: tuple[FieldError, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 class CelRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule, as the definition has it."""
+    """One rule of a CRD."""
 
     text: str
     message: str
     message_expression: str
     kind: ErrorKind
     field_path: str
-    # It speaks of the old value, so it says nothing of a new object; unless the old value is optional to it.
+    # It uses `oldSelf`, so it is skipped for a new object unless `oldSelf` is optional.
     is_transition: bool
     is_old_optional: bool
 
     @property
     def name(self) -> str:
-        """What it is called where it fails."""
+        """The name of the rule in error messages."""
         return self.message or self.text.strip()
 
 
 class Ruled(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a schema with rules in it, its own or deeper down: a walk meets only what is there."""
+    """A part of a schema that has rules, or contains parts with rules."""
 
     rules: tuple[CelRule, ...] = ()
     convert: Convert | None = None
     fields: dict[str, "Ruled"] = {}
     values: "Ruled | None" = None
     items: "Ruled | None" = None
-    # Of a list: the fields by which items are known, so that each has a past; None: its items have none.
+    # Map keys of a list, to find the old version of each item; None: items have no old version.
     keys: tuple[str, ...] | None = None
 
     def is_met_in(self, value: Any) -> bool:
-        """Whether there is anything in the value that a rule could be asked about."""
+        """Return whether the value has a part with rules."""
         if self.rules:
             return True
         if isinstance(value, dict):
@@ -85,7 +84,7 @@ class Ruled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ruled(schema: JsonObject, *, is_root: bool = False) -> Ruled | None:
-    """None: there is no rule in it."""
+    """Return the tree of rules of a schema, or None if it has no rules."""
     rules = tuple(_rule(rule) for rule in schema.get(VALIDATIONS) or ())
     fields = {name: found for name, inner in schema.get("properties", {}).items() if (found := ruled(inner))}
     additional, items = schema.get("additionalProperties"), schema.get("items")
@@ -121,14 +120,14 @@ def uses_old(text: str) -> bool:
 
 
 class _Walk:
-    """One walk through one object."""
+    """One evaluation of all rules for one object."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
         self.warnings: list[str] = []
 
     def visit(self, part: Ruled, value: Any, old: Any, path: str) -> None:
-        # Nothing is asked of a value that is absent.
+        # Rules are skipped for absent values.
         if value is None:
             return
         if part.rules:
@@ -186,7 +185,7 @@ def _by_key(old: Any, keys: tuple[str, ...] | None) -> dict[tuple[Any, ...], Any
 
 
 def _broken(rule: CelRule, variables: Variables, value: Any, path: str) -> FieldError | None:
-    """What the rule has against the value."""
+    """Return the error of the rule for this value, or None."""
     try:
         holds = program(rule.text, is_old_optional=rule.is_old_optional).run(variables)
     except EvaluationError as problem:
@@ -198,7 +197,7 @@ def _broken(rule: CelRule, variables: Variables, value: Any, path: str) -> Field
     is_scalar = not isinstance(value, dict | list) and not rule.field_path
     match rule.kind:
         case ErrorKind.DUPLICATE:
-            # A duplicate says nothing but its value, if that can be shown.
+            # A duplicate error has no message, only the value if it can be shown.
             return FieldError(path=where, kind=rule.kind, detail="", bad_value=value if is_scalar else UNSHOWN)
         case ErrorKind.INVALID:
             return invalid(where, value if is_scalar else UNSHOWN, message)
@@ -207,7 +206,7 @@ def _broken(rule: CelRule, variables: Variables, value: Any, path: str) -> Field
 
 
 def _message(rule: CelRule, variables: Variables) -> str:
-    """What the rule says of itself, or else the rule."""
+    """Return the message of the rule, or else its text."""
     plain = rule.message or f"failed rule: {rule.text.strip()}"
     if not rule.message_expression:
         return plain

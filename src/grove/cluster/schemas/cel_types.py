@@ -1,4 +1,4 @@
-"""The types of a schema as CEL checks expressions against them: objects are messages, made up for this purpose."""
+"""CEL types of schemas: each object schema becomes a generated protobuf message."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ _HEAD: JsonObject = {
 
 
 def typed_variables(schema: JsonObject, *, is_root: bool = False) -> TypedVariables:
-    """The type of a value of this schema."""
+    """Return the type of a value of this schema."""
     messages = _Messages()
     type_ = messages.type_of(_whole(schema) if is_root else schema)
     pool = descriptor_pool.DescriptorPool()
@@ -48,7 +48,7 @@ def typed_variables(schema: JsonObject, *, is_root: bool = False) -> TypedVariab
 
 
 def _added() -> FileDescriptorProto:
-    """The types that Kubernetes adds: known by their names, and empty."""
+    """Return the descriptors of the types that Kubernetes adds. The messages are empty."""
     file = FileDescriptorProto(name="kubernetes.proto", package=PACKAGE, syntax="proto2")
     for kind in CelType:
         file.message_type.add(name=kind.value)
@@ -60,7 +60,7 @@ def _whole(schema: JsonObject) -> JsonObject:
 
 
 class _Messages:
-    """Collects the messages that a type is made of."""
+    """The protobuf messages that a type consists of."""
 
     def __init__(self) -> None:
         self.file = FileDescriptorProto(
@@ -105,7 +105,7 @@ class _Messages:
         is_list = schema.get("type") == "array" and not schema.get(INT_OR_STRING)
         items = schema.get("items") if is_list else schema
         if is_list and (not isinstance(items, dict) or _is_collection(items)):
-            # Lists of lists and of maps cannot be said: their items are not checked.
+            # Protobuf has no lists of lists or of maps: their items are not checked.
             _fill(message.field.add(name=name, number=number), _ANY_LIST)
             return
         assert isinstance(items, dict)
@@ -125,7 +125,7 @@ class _Messages:
         _fill(message.field.add(name=name, number=number), f".{message.name}.{entry_name}", is_list=True)
 
     def _field_type(self, schema: JsonObject) -> Any:
-        """A scalar's number, or the name of a message."""
+        """Return the number of a scalar type, or the name of a message."""
         type_ = schema.get("type")
         if schema.get(INT_OR_STRING) or type_ not in (*_SCALARS, "object"):
             return _ANYTHING

@@ -1,6 +1,6 @@
-"""Values of JSON as CEL sees them through a schema: times are times, numbers with a point stay such, names are escaped.
+"""CEL values: converts JSON values by their schema. Times become timestamps, numbers floats, field names are escaped.
 
-Most schemas need none of it, and their values are passed as they are.
+Most schemas need no conversion, and their values are passed unchanged.
 """
 
 import base64
@@ -35,7 +35,7 @@ _PIECE = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 @cache
 def escaped(name: str) -> str | None:
-    """The name of a field in expressions; None: it has none."""
+    """Return the name of a field in expressions, or None if it cannot be used there."""
     if name in _RESERVED:
         return f"__{name}__"
     made = _UNESCAPED.sub(lambda match: dict(_ESCAPES)[match[0]], name)
@@ -43,7 +43,7 @@ def escaped(name: str) -> str | None:
 
 
 def converter(schema: JsonObject, *, is_root: bool = False) -> Convert | None:
-    """None: values are passed as they are."""
+    """Return the conversion for values of this schema, or None if they are passed unchanged."""
     match schema.get("type"):
         case "object" if is_root or schema.get(EMBEDDED):
             return _whole_object(schema)
@@ -85,14 +85,14 @@ def _converted(value: JsonObject, converts: dict[str, Convert], renames: dict[st
     result: JsonObject = {}
     for field, item in value.items():
         name = renames.get(field, field)
-        # To a rule a field that is null is absent.
+        # To a rule, a null field is absent.
         if name is not None and item is not None:
             result[name] = converts[field](item) if field in converts else item
     return result
 
 
 def _whole_object(schema: JsonObject) -> Convert:
-    """Of the metadata a rule sees the names only."""
+    """Return the conversion of a whole object. Rules see only the names in its metadata."""
     inner = _object(schema)
 
     def convert(value: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The quick pass: does a value conform, with nothing to prune, to fill in or to blame? Asked of msgspec, in one call.
+"""Fast path of schema validation: checks with one msgspec call that a value is valid and needs no pruning or defaults.
 
-A schema that cannot be said as a type has no shape here, and its values take the slow way (`pruning_defaulting.py`,
+Schemas that msgspec types cannot express have no fast path; their values take the slow path (`pruning_defaulting.py`,
 `schema_validation.py`).
 """
 
@@ -31,7 +31,7 @@ _ALTERNATIVES = ("allOf", "anyOf", "oneOf", "not")
 
 
 class SchemaType(msgspec.Struct, frozen=True, kw_only=True):
-    """A schema as a type that accepts what conforms as it is; and the lists whose items must differ in their keys."""
+    """A schema as a msgspec type that accepts values which are valid unchanged, and its lists with unique items."""
 
     type: Any
     keyed: "Keyed | None"
@@ -45,18 +45,18 @@ class SchemaType(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Keyed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where inside a value such lists are: a walk meets only what is there."""
+    """The places of lists with unique items in a value."""
 
-    # Of a list: the fields by which an item is known, or () if by itself, None if items may repeat; what is in items.
+    # Of a list: its map keys, () if items are unique by value, None if items may repeat; and what is in items.
     keys: tuple[str, ...] | None = None
     items: "Keyed | None" = None
     # Of an object.
     fields: dict[str, "Keyed"] = {}
-    # Of a map: what is in its values.
+    # Of a map: the lists in its values.
     values: "Keyed | None" = None
 
     def is_distinct(self, value: Any) -> bool:
-        """Of a value that has the right type."""
+        """Return whether all such lists have unique items. The value must have the right type."""
         if isinstance(value, dict):
             if self.values is not None:
                 return all(self.values.is_distinct(inner) for inner in value.values())
@@ -69,18 +69,18 @@ class Keyed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnfitError(Exception):
-    """No type says what this schema does."""
+    """No msgspec type can express this schema."""
 
 
 class Types:
-    """Makes types of schemas. Parts of a schema that are shared, as those of a podSpec are, share their type."""
+    """A builder of msgspec types. Shared parts of a schema, as in a podSpec, share their type."""
 
     def __init__(self) -> None:
-        # The schema is kept beside its type: an identity means nothing once its object is gone.
+        # The schema is kept with its type, because the id of a collected object may be reused.
         self._made: dict[int, tuple[JsonObject, Any]] = {}
 
     def shape_of(self, schema: JsonObject) -> SchemaType | None:
-        """None: only the slow way tells."""
+        """Return the type of the schema, or None if it needs the slow path."""
         try:
             type_ = self._of(schema)
             _check_type(type_)
@@ -134,7 +134,7 @@ class Types:
         return self._struct(schema)
 
     def _struct(self, schema: JsonObject) -> type[msgspec.Struct]:
-        """Unknown fields do not fit; required ones and those with a default must be there."""
+        """Return a struct that rejects unknown fields. Required fields and fields with a default must be present."""
         fields: list[Any] = []
         for index, (name, inner) in enumerate(schema.get("properties", {}).items()):
             if name in schema.get("required", ()) or "default" in inner:
@@ -146,7 +146,7 @@ class Types:
 
 
 def _check_type(type_: Any) -> None:
-    """Raises `TypeError` now and not with the first value: an enumeration of nothing, or of what msgspec cannot say."""
+    """Raise `TypeError` now instead of with the first value: an empty enum, or types that msgspec cannot express."""
     with suppress(msgspec.ValidationError):
         msgspec.convert(None, type_)
 
@@ -168,7 +168,7 @@ def _text_type(schema: JsonObject) -> Any:
 
 
 def _inline(pattern: str) -> str:
-    """With its flags inside, because nobody asks for them later."""
+    """Return the pattern with its flags inline: msgspec compiles it without flags."""
     try:
         return re.compile(f"(?a:{pattern})").pattern
     except re.error:
@@ -203,7 +203,7 @@ def _limited(type_: Any, schema: JsonObject, **words: str) -> Any:
 
 
 def _keyed(schema: JsonObject) -> Keyed | None:
-    """None: there is no such list in it."""
+    """Return the lists with unique items, or None if there are none."""
     fields = {name: found for name, inner in schema.get("properties", {}).items() if (found := _keyed(inner))}
     items = _keyed(schema["items"]) if isinstance(schema.get("items"), dict) else None
     additional = schema.get("additionalProperties")

@@ -1,4 +1,4 @@
-"""Words that several passes over a schema read, and the names of JSON's types."""
+"""Schema keywords that several modules use, and the names of JSON types."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ MAP_KEYS = "x-kubernetes-list-map-keys"
 MAP_TYPE = "x-kubernetes-map-type"
 VALIDATIONS = "x-kubernetes-validations"
 
-# Types of lists whose items must differ.
+# List types whose items must be unique.
 DISTINCT = ("map", "set")
-# The server's own business in a whole object, whatever a schema says.
+# Fields of a whole object that the server handles itself.
 ALWAYS_KNOWN = ("apiVersion", "kind", "metadata")
 
 
@@ -39,5 +39,5 @@ def child(path: str, field: str) -> str:
 
 
 def key_of(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...]:
-    """What tells an item of a list from others: these of its fields, or itself."""
+    """Return the key of a list item: the values of these fields, or the item itself without fields."""
     return tuple(str(item.get(key)) for key in keys) if keys else (item,)

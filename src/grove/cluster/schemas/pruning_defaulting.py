@@ -1,6 +1,6 @@
-"""How an object is made to fit its schema: what is unknown goes, nulls without meaning go, defaults are filled in.
+"""Pruning and defaulting: removes unknown fields and meaningless nulls, and sets defaults.
 
-What is wrong with the result is said by `schema_validation.py`.
+`schema_validation.py` validates the result.
 """
 
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from grove.api.types.meta import JsonObject
 from grove.cluster.schemas.keywords import ALWAYS_KNOWN, EMBEDDED, INT_OR_STRING, PRESERVE, child
 
-# What the metadata of an embedded object may have.
+# Known fields of the metadata of an embedded object.
 _METADATA = frozenset(
     (
         "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers",
@@ -19,7 +19,7 @@ _METADATA = frozenset(
 
 
 class Shaping:
-    """One pass over one object. `unknown`: the paths of what was pruned. Without defaults, nothing is filled in."""
+    """One pass over one object. `unknown` has the paths of pruned fields. `fills_defaults=False` sets no defaults."""
 
     def __init__(self, *, fills_defaults: bool = True) -> None:
         self.unknown: list[str] = []
@@ -70,7 +70,7 @@ class Shaping:
 
 
 def keeps_null(schema: JsonObject) -> bool:
-    """Elsewhere null says nothing, and is dropped."""
+    """Return whether null is a value here. Elsewhere it is dropped."""
     if schema.get("nullable"):
         return True
     return "type" not in schema and not schema.get(INT_OR_STRING) and bool(schema.get(PRESERVE))

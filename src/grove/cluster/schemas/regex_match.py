@@ -1,7 +1,7 @@
-"""Does a text match a pattern? In time that grows with the text alone, as with Go, whatever the pattern is.
+"""Regular expression matching in linear time, as in Go, for any pattern.
 
-Python tries one way after the other, and some patterns leave it more ways than there is time. It is asked only about
-those that cannot; all others are matched by the engine of CEL (`cel.py`). Translating patterns is `regex_translate.py`.
+Python's engine backtracks, and some patterns take exponential time. It is used only for patterns that cannot backtrack
+catastrophically; the engine of CEL (`cel.py`) matches all others. `regex_translate.py` translates patterns.
 """
 
 import re
@@ -14,12 +14,12 @@ from grove.api.schema.crd_generator import custom_resource_definitions
 from grove.cluster.schemas.cel import CelProgram, EvaluationError, Variables
 from grove.cluster.schemas.regex_translate import PatternError, compiled
 
-# A character, a class, a group that ends; and what may repeat it.
+# A character, a class, the end of a group, or a repetition.
 _PIECE = re.compile(r"\\.|\[(?:\\.|\[:[^\]]*:\]|\]|)(?:\\.|\[:[^\]]*:\]|[^\]\\])*\]|[*+]|\{\d*,?\d*\}|.", re.DOTALL)
 
 
 _NO_PATTERN = "invalid regular expression: "
-# What Go says where the engine says this.
+# Error texts of Go, by those of the engine.
 _WORDS = {
     "bad repetition operator": "invalid nested repetition operator",
     "invalid perl operator": "invalid or unsupported Perl syntax",
@@ -32,7 +32,7 @@ _WORDS = {
 
 
 def is_match(pattern: str, text: str) -> bool:
-    """Of a pattern that is one."""
+    """Return whether the text matches a valid pattern."""
     if is_harmless(pattern):
         return compiled(pattern).search(text) is not None
     try:
@@ -42,7 +42,7 @@ def is_match(pattern: str, text: str) -> bool:
 
 
 def pattern_problem(pattern: str) -> str:
-    """Why it is no pattern, as Go says it; empty: it is one. Python has some that Go has not, and lacks others."""
+    """Return why the pattern is invalid, in Go's words, or an empty string. Go and Python accept different patterns."""
     try:
         _program(pattern).run(Variables(""))
     except EvaluationError as problem:
@@ -53,7 +53,7 @@ def pattern_problem(pattern: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_harmless(pattern: str) -> bool:
-    """At most one repetition, of a single character, and one place to begin: there is but one way to go back."""
+    """Return whether Python matches it in linear time: anchored, and at most one repetition, of one character."""
     if pattern in _ours():
         return True
     repetitions = 0
@@ -81,7 +81,7 @@ def _is_pythons(pattern: str) -> bool:
 
 @cache
 def _ours() -> frozenset[str]:
-    """The patterns of our own kinds, which were looked at: each character belongs to one part of them only."""
+    """Return the patterns of Grove's CRDs. They were reviewed: each character can match only one part of them."""
     found: list[str] = []
     parts: list[Any] = [custom_resource_definitions()]
     while parts:

@@ -1,4 +1,4 @@
-"""Patterns of schemas: written for Go's regular expressions, matched with Python's."""
+"""Translation of regular expressions from Go's syntax to Python's."""
 
 import re
 from functools import lru_cache
@@ -11,7 +11,7 @@ _CLASSES = {
 _PIECE = re.compile(r"\\z|\\.|\[:\^?[a-z]+:\]|\[\^?\]?|\]|\$|\(\?P?<|.", re.DOTALL)
 
 
-# What Go says where Python says this.
+# Error texts of Go, by those of Python.
 _WORDS = {
     "missing ), unterminated subpattern": "missing closing )",
     "nothing to repeat": "missing argument to repetition operator",
@@ -21,12 +21,12 @@ _WORDS = {
 
 
 class PatternError(ValueError):
-    """Who wrote the pattern must act: it is no regular expression."""
+    """The pattern is not a regular expression."""
 
 
 @lru_cache(maxsize=4096)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Raises `PatternError`."""
+    """Compile a pattern in Go's syntax. Raises `PatternError`."""
     try:
         return re.compile(in_python(pattern), re.ASCII)
     except (re.error, OverflowError, RecursionError) as problem:
@@ -35,7 +35,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=4096)
 def in_python(pattern: str) -> str:
-    """The same pattern for Python: there the end of a text is `\\Z`, and classes have no names."""
+    """Translate a pattern: in Python the end of a text is `\\Z`, and classes have no names."""
     pieces, is_in_class = [], False
     for match in _PIECE.finditer(pattern):
         piece = match[0]

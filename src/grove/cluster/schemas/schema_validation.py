@@ -1,8 +1,8 @@
-"""What a schema has against a value, in the words of a real server. The value was shaped before
+"""Schema validation with the error texts of a real API server. The value was pruned and defaulted before
 (`pruning_defaulting.py`).
 
-What was wrong before and did not change is not held against anybody: the old value goes along, as far as old and new
-parts belong together, and an unchanged part is not looked at.
+Validation is ratcheting: parts that are equal in the old object are not validated. The old value is passed along as far
+as old and new parts can be correlated.
 """
 
 from typing import Any
@@ -36,9 +36,9 @@ _BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
 }  # fmt: skip
-# There is no old value that belongs to this one.
+# There is no old value to compare with.
 NOTHING_OLD: Any = object()
-# The path of what is wrong with the whole object.
+# The path of errors about the whole object.
 NOWHERE = "<nil>"
 
 
@@ -163,7 +163,7 @@ class _Validation:
         seen: dict[tuple[Any, ...], None] = {}
         for index, item in enumerate(items):
             if isinstance(item, dict) != bool(keys) or isinstance(item, list):
-                # Of another type than it should be, and blamed for that.
+                # A wrong type, which is reported elsewhere.
                 continue
             key = key_of(item, keys)
             if key in seen:
@@ -194,7 +194,7 @@ def _is_of_type(value: Any, schema: JsonObject) -> bool:
         return isinstance(value, (int, str))
     type_: str | None = schema.get("type")
     if type_ is None:
-        # An alternative says nothing of the type, and a part that may be anything has none.
+        # Alternatives and values of any type have no type.
         return not schema.get(INT_OR_STRING)
     if isinstance(value, bool):
         return type_ == "boolean"
@@ -209,7 +209,7 @@ def _type_errors(value: Any, schema: JsonObject, path: str) -> list[FieldError]:
     wanted = "integer,string" if schema.get(INT_OR_STRING) else schema["type"]
     shown = type_name(value)
     if wanted == "integer" and isinstance(value, int) and not isinstance(value, bool):
-        # Larger than any integer, and read as another number.
+        # Larger than any int64, so Go decodes it as a float.
         wanted, shown = "int64", "float64"
     errors = [type_invalid(path, shown, f'{_inside(path)} in body must be of type {wanted}: "{shown}"')]
     if wanted in ("integer", "int64") and shown in ("number", "float64"):
@@ -232,7 +232,7 @@ def _text_errors(value: str, schema: JsonObject, path: str) -> list[FieldError]:
 
 
 def _length_errors(value: str, schema: JsonObject, path: str) -> list[FieldError]:
-    """Of length and pattern only the first is named."""
+    """Return the first error of length and pattern."""
     if len(value) > schema.get("maxLength", len(value)):
         return [too_long(path, schema["maxLength"])]
     if len(value) < schema.get("minLength", 0):

@@ -1,6 +1,6 @@
-"""Is a schema structural? What a real server has against the schema of a definition, in its words.
+"""Validation of structural schemas in CRDs, with the error texts of a real API server.
 
-A structural schema says of every part what type it has, outside of `allOf` and its like. Rules in CEL:
+A structural schema specifies the type of every part outside of `allOf` and the like. CEL rules:
 `cel_rule_validation.py`.
 """
 
@@ -29,7 +29,7 @@ _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _SCALARS = ("boolean", "integer", "number", "string")
 _ALTERNATIVES = ("allOf", "anyOf", "oneOf")
 _UNSUPPORTED = ("id", "patternProperties", "dependencies", "definitions", "$ref")
-# What must not stand inside an alternative, and how that is said.
+# Keywords that are forbidden inside of alternatives, and the value that they must have.
 _OUTSIDE_ONLY = {
     "additionalProperties": "undefined",
     "default": "undefined",
@@ -50,7 +50,7 @@ _KEYS_IN_METADATA = ("name", "generateName")
 
 
 class SchemaShape(msgspec.Struct, frozen=True, rename="camel"):
-    """What a schema must look like before any rule reads it."""
+    """The fields of a schema, with their types."""
 
     type: str | None = None
     format: str | None = None
@@ -98,10 +98,10 @@ class RuleShape(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def structural_errors(schema: JsonObject, path: str) -> list[FieldError]:
-    """Of the schema of a whole object, which has the right shape."""
+    """Return the errors of the schema of a whole object, whose types are right."""
     errors = list(_word_errors(schema, path))
     if any(error.path.endswith((".$ref", ".items")) and error.kind is ErrorKind.FORBIDDEN for error in errors):
-        # Such a schema cannot even be taken apart.
+        # Such a schema cannot be parsed any further.
         return errors
     structure = [*_root_errors(schema, path), *_structure_errors(schema, path, is_root=True)]
     errors += structure
@@ -113,7 +113,7 @@ def structural_errors(schema: JsonObject, path: str) -> list[FieldError]:
 
 
 def _parts(schema: JsonObject, path: str) -> Iterator[tuple[JsonObject, str]]:
-    """The schemas inside, with their places; not those in alternatives."""
+    """Yield the nested schemas with their paths, without those in alternatives."""
     for name, inner in schema.get("properties", {}).items():
         yield inner, f"{path}.properties[{name}]"
     for word in ("items", "additionalProperties"):
@@ -129,7 +129,7 @@ def _alternatives(schema: JsonObject, path: str) -> Iterator[tuple[JsonObject, s
         yield schema["not"], f"{path}.not"
 
 
-# Words that make no sense
+# Invalid keywords
 
 
 def _word_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:

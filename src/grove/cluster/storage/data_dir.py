@@ -1,8 +1,8 @@
-"""The folder that a cluster is kept in: one process at a time, one format, readable by its owner only.
+"""The data directory of a cluster: used by one process at a time, of one format, readable by its owner only.
 
-`format` says which format it is; `lock` is held while the folder is used; `cluster.db` holds the objects
-(`sqlite_log.py`); `identity.json` says who the cluster is to its clients (`cluster_identity.py`); `begun` is there once
-it has all that a new cluster is given.
+Files: `format` names the format; `lock` is held while the directory is in use; `cluster.db` holds the objects
+(`sqlite_log.py`); `identity.json` holds certificates, token and port (`cluster_identity.py`); `begun` exists once the
+initial objects of a new cluster are stored.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ _IDENTITY_FILE, _BEGUN_FILE = "identity.json", "begun"
 
 
 class DataDir:
-    """An opened folder: what was kept in it, and where the rest goes."""
+    """An open data directory: the restored store, and the log for further writes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,7 +45,7 @@ class DataDir:
 
     @property
     def is_begun(self) -> bool:
-        """It has all that a new cluster is given."""
+        """Return whether the initial objects of a new cluster are stored."""
         return (self.path / _BEGUN_FILE).exists()
 
     def mark_begun(self) -> None:
@@ -54,7 +54,7 @@ class DataDir:
 
 @contextmanager
 def open_data_dir(path: Path) -> Iterator[DataDir]:
-    """Raises `UserError`, in one line, when it cannot be used; whatever is in it is then as it was before."""
+    """Open and lock the data directory. Raises `UserError` if it cannot be used, and then changes nothing in it."""
     with ExitStack() as stack:
         try:
             data_dir = _open(path, stack)
@@ -68,7 +68,7 @@ def _open(path: Path, stack: ExitStack) -> DataDir:
     _check_format(path)
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     stack.enter_context(_locked(path))
-    # Another one may have made it meanwhile.
+    # Check again under the lock: another process may have created the directory meanwhile.
     _check_format(path)
     path.chmod(0o700)
     is_new = not (path / _FORMAT_FILE).exists()
@@ -79,7 +79,7 @@ def _open(path: Path, stack: ExitStack) -> DataDir:
     data_dir = DataDir(path)
     stack.callback(data_dir.log.close)
     if is_new:
-        # Last: a folder without it was never used.
+        # Written last: a directory without this file was never used.
         _write_file(path / _FORMAT_FILE, f"{_FORMAT_TEXT}{FORMAT}\n".encode())
     return data_dir
 
@@ -106,7 +106,7 @@ def _check_format(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """The system lets go of the lock when the process ends, however it ends."""
+    """Hold the lock file. The operating system releases it when the process ends, even after a crash."""
     file = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
@@ -125,12 +125,12 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _make_file(path: Path) -> None:
-    """Before SQLite does, which would let others read it; its companions are then as this one is."""
+    """Create the database file with mode 0600 before SQLite does. SQLite gives its companion files the same mode."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    """All of it or what was before, on disk when this returns."""
+    """Replace the file atomically. It is on disk when this returns."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     try:

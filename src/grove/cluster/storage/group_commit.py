@@ -1,9 +1,9 @@
-"""The journal: a store's writes reach the disk before anybody is told of them, many in one transaction.
+"""Group commit: writes reach the disk before a client sees their response, many writes in one transaction.
 
-A write is in memory at once, so that the next one builds on it. All writes of a turn of the event loop, and all that
-come while the disk is busy, are one transaction: whole requests, never half of one. When the disk refuses it, all that
-was written since is taken back. The disk is waited for in a thread.
-Not here: the file (`sqlite_log.py`), and the answers that wait (`server/`).
+A write is in memory at once, so that the next one builds on it. All writes of one iteration of the event loop, and all
+that arrive during a commit, form one transaction, so a request is never split. If a commit fails, this write and all
+later ones are rolled back. The commit runs in a thread.
+Not here: the file (`sqlite_log.py`), and the responses that wait (`apiserver/api_server.py`).
 """
 
 import asyncio
@@ -18,14 +18,17 @@ logger = structlog.get_logger()
 
 
 class GroupCommit:
-    """A `Persister` of a store that was restored from the same file. Made on the event loop that writes; `close` it."""
+    """A `Persister` for a store that was restored from the same file.
+
+    Create it on the event loop that writes, and `close` it.
+    """
 
     def __init__(self, store: Storage, log: VersionLog) -> None:
         self._store = store
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
-        # In the transaction that the disk is busy with, and since then.
+        # Changes of the running transaction, and changes that came after it started.
         self._under_way: list[Change] = []
         self._since: list[Change] = []
         self._await_this: list[asyncio.Future[None]] = []
@@ -42,7 +45,7 @@ class GroupCommit:
 
     @property
     def is_behind(self) -> bool:
-        """Something was written that is not kept yet."""
+        """Return whether there are changes that are not on disk yet."""
         return bool(self._since or self._under_way)
 
     async def settled(self) -> None:
@@ -52,7 +55,7 @@ class GroupCommit:
             await done
 
     async def close(self) -> None:
-        """What was written is kept, or was refused."""
+        """Persist pending changes, or roll them back if the disk fails; then close the log."""
         while self.is_behind:
             try:
                 await self.settled()
@@ -66,10 +69,10 @@ class GroupCommit:
         self._under_way, self._since = self._since, []
         self._await_this, self._await_next = self._await_next, []
         try:
-            # Many short steps: between a thread and a busy event loop each of them would wait for its turn.
+            # Not in the thread: these are many short steps, and each would wait for the interpreter lock.
             self._log.stage(self._under_way)
         except Exception as error:
-            # Whatever it is: nobody may wait for ever.
+            # Any error: otherwise the waiters would wait forever.
             self._refuse(error)
             return
         self._loop.run_in_executor(self._thread, self._log.commit).add_done_callback(self._end)
@@ -91,14 +94,14 @@ class GroupCommit:
             logger.info("writes are kept again", path=str(self._log.path))
 
     def _refuse(self, error: BaseException) -> None:
-        """Also what was written meanwhile: it was built on what is not kept."""
+        """Roll back the failed transaction and all later changes, which were built on it."""
         lost, self._under_way, self._since = self._under_way + self._since, [], []
         waiters, self._await_this, self._await_next = self._await_this + self._await_next, [], []
         self._store.take_back(lost)
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(NotKeptError(str(error)))
-        # Last: where a log goes may be as full as the disk.
+        # Log last: the log may go to the same full disk.
         if not self._is_refused:
             self._is_refused = True
             logger.error("writes are refused", why=str(error))

@@ -1,8 +1,8 @@
-"""Who owns which field of a stored object, remembered cheaply and worked out when somebody asks.
+"""Lazy managedFields: field ownership of stored objects, computed when a client reads it.
 
-Every write leaves a note: who wrote, when, and the object before and after, which the store shares anyway. What follows
-from the notes (`field_managers.py`) is computed when managedFields are read or somebody applies; our own programs do
-neither. The answer is as if it had been computed with every write.
+Every write records a note: the manager, the time, and the object before and after, which the store shares anyway. The
+managers that follow from the notes (`field_managers.py`) are computed when managedFields are read or an object is
+applied; Grove's own components do neither. The result is the same as if it had been computed with every write.
 """
 
 from functools import lru_cache
@@ -26,16 +26,16 @@ from grove.cluster.patches.field_managers import (
 from grove.cluster.patches.field_sets import FieldSet, field_step, intersection, set_of
 from grove.cluster.patches.merge_types import DEDUCED, Type, built_in_type, custom_type
 
-# Notes keep versions of their object alive; more than these are worked out with the write that exceeds it.
+# Notes keep versions of their object in memory, so the write that exceeds this limit computes the managers.
 _MOST_NOTES = 64
 
-# Fields that the server gives to a new object on its own account: nobody owns them unless somebody asked for them.
+# Fields that the server fills in for a new object. They have no manager unless the client sent them.
 _GIVEN_BY_SERVER: dict[str, tuple[str, ...]] = {
     "namespaces": ("finalizers",),
     "pods": ("priority", "preemptionPolicy", "tolerations", "serviceAccount", "serviceAccountName"),
     "services": ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"),
 }
-# What a built-in object has before anybody says anything: those parts come into being by nobody's doing.
+# Fields that a built-in object always has. They have no manager.
 _BLANK: dict[str, JsonObject] = {
     "customresourcedefinitions.apiextensions.k8s.io": {"spec": {"names": {}, "versions": None}},
     "events": {"involvedObject": {}, "source": {}},
@@ -65,7 +65,7 @@ def blank_object(resource_info: ResourceInfo) -> JsonObject:
 
 
 def ignored_fields(resource_info: ResourceInfo, subresource: str) -> FieldSet:
-    """What a write there cannot change, whatever it says."""
+    """Return the fields that a write to this subresource cannot change."""
     if subresource == "status":
         return _ALL_BUT_STATUS if resource_info.is_custom else _SPEC
     return _STATUS if resource_info.has_status else _NOTHING
@@ -75,33 +75,33 @@ def ignored_fields(resource_info: ResourceInfo, subresource: str) -> FieldSet:
 def merge_type(resource_info: ResourceInfo) -> Type:
     if resource_info.is_custom:
         return custom_type((resource_info.custom or custom_kinds()[resource_info.qualified]).schema)
-    # Nothing is known of a kind without data: its fields merge by name.
+    # Without schema data, the type is deduced: fields merge by name.
     return built_in_type(resource_info.api_version, resource_info.kind) or DEDUCED
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """One write."""
+    """A record of one write."""
 
     resource_info: ResourceInfo
-    # None: it was created.
+    # None: a create.
     old: JsonObject | None
-    # As the writer wanted it, before admission had its say.
+    # The object before admission.
     new: JsonObject
     manager: str
     subresource: str
     time: str
-    # Of a creation: what was sent, before the server filled it up.
+    # For a create: the object as the client sent it, before defaulting.
     given: JsonObject | None = None
 
     def outcome(self, managers: Managers) -> Managers:
         if not managers and self.old is not None:
-            # Whose fields were taken away, or who was never tracked, is not tracked until somebody applies.
+            # Ownership that was cleared or never tracked stays untracked until the first apply.
             return managers
         resource_info = self.resource_info
         if self.subresource == "scale":
             number = self._number()
             if not any(intersection(owned.fields, number) for owned in managers.values()):
-                # A scale knows of those only who own its number.
+                # A scale write only changes the ownership of the replicas field.
                 return managers
             if not self._is_scaled_up():
                 return without_fields(managers, number)
@@ -116,11 +116,11 @@ class Note(msgspec.Struct, frozen=True, gc=False):
         return after_update(managers, merge_type(resource_info), old, self._wanted(), write)
 
     def _number(self) -> FieldSet:
-        """The field that a scale is about."""
+        """Return the replicas field that the scale subresource writes."""
         return set_of(tuple(map(field_step, self._number_path())))
 
     def _is_scaled_up(self) -> bool:
-        """To more than none: a scale does not say none, and nobody owns what is not said."""
+        """Return whether the write sets a number above 0. A Scale omits 0, and an omitted field has no manager."""
         value: Any = self.new
         for name in self._number_path():
             value = value.get(name) if isinstance(value, dict) else None
@@ -143,9 +143,9 @@ class Note(msgspec.Struct, frozen=True, gc=False):
 
 
 def _without_drawn_ports(ports: list[JsonObject], asked: Any) -> list[JsonObject]:
-    """Of a service: without ports on the nodes that nobody asked for."""
+    """Remove the node ports of a service that the server allocated."""
     if not isinstance(asked, list) or len(asked) != len(ports):
-        # A webhook had its say; whose is what can no longer be told.
+        # A webhook changed the ports, so they cannot be matched with the requested ones.
         return ports
     return [
         port if given.get("nodePort") else {field: value for field, value in port.items() if field != "nodePort"}
@@ -154,7 +154,7 @@ def _without_drawn_ports(ports: list[JsonObject], asked: Any) -> list[JsonObject
 
 
 class Ownership:
-    """Who owns what of one version of an object. Never changes, as far as anybody can see."""
+    """The field ownership of one version of an object. Immutable to callers; computed on first read."""
 
     __slots__ = ("_before", "_encoded", "_managers", "_note", "_note_count")
 
@@ -173,7 +173,7 @@ class Ownership:
 
     @classmethod
     def restored(cls, encoded: bytes) -> "Ownership":
-        """What was `encoded` before; it is read when somebody asks."""
+        """Return the ownership that was `encoded` before. It is decoded on first read."""
         if not encoded:
             return UNOWNED
         restored = cls(None)
@@ -193,14 +193,14 @@ class Ownership:
 
     @property
     def encoded(self) -> bytes:
-        """`metadata.managedFields` as JSON; empty if there are none."""
+        """Return `metadata.managedFields` as JSON; empty if there are none."""
         if self._encoded is None:
             entries = managed_fields(self.managers)
             self._encoded = msgspec.json.encode(entries) if entries else b""
         return self._encoded
 
     def _work_out(self) -> Managers:
-        """From the oldest note to this one; none of them is needed any more."""
+        """Compute the managers from the oldest note to this one, and drop the notes."""
         waiting: list[Ownership] = []
         at: Ownership | None = self
         while at is not None and at._managers is None:
@@ -222,7 +222,7 @@ UNOWNED = Ownership({})
 
 
 def with_managed_fields(obj: JsonObject, ownership: Ownership) -> JsonObject:
-    """The object as those see it who want to know; it can be encoded, not read."""
+    """Return the object with `managedFields` as raw JSON, for encoding only."""
     if not (encoded := ownership.encoded):
         return obj
     return {**obj, "metadata": {**obj["metadata"], "managedFields": msgspec.Raw(encoded)}}

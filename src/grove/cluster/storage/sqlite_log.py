@@ -1,8 +1,8 @@
-"""Versions of objects in a file: what a store was told to keep, in the order of revisions. SQLite does the work.
+"""The log of object versions in an SQLite file, in the order of revisions.
 
-One row per version, none ever changed. A row goes when another one took its place so long ago that no watch may begin
-before it: what is left at the end of the file is the history that watches resume from, before it only what there is.
-Not here: when to write, and what waits for it (`group_commit.py`); who may open the folder (`data_dir.py`).
+There is one row per version, and rows never change. A superseded row is pruned once no watch may start before its
+successor: the end of the file is the history that watches resume from, the part before it is only the live objects.
+Not here: when to write, and what waits for it (`group_commit.py`); the lock of the directory (`data_dir.py`).
 """
 
 import sqlite3
@@ -19,13 +19,13 @@ from grove.cluster.storage.store import Change, ChangeType, Version
 from grove.cluster.storage.wal_check import find_damage
 from grove.errors import UserError
 
-# How many revisions back a watch can begin after a restart; a real server keeps the history of some minutes.
+# How many revisions back a watch can start after a restart. A real API server keeps some minutes of history.
 HISTORY = 10_000
-# Rows that go are not many more than rows that come: no commit takes long.
+# Limits the rows that one commit deletes, so that no commit takes long.
 _GOING_PER_COMING = 2
 
 _PAGE_SIZE = 8192
-# Two megabytes: read whole after a crash.
+# Two megabytes, which are read completely after a crash.
 _WRITE_AHEAD_PAGES = 256
 _CACHE_KIB = 16_384
 
@@ -44,21 +44,24 @@ _SELECT = "SELECT revision, kind, type, namespace, name, data, ownership, checks
 
 
 class DiskError(Exception):
-    """The disk did not take it: full, or out of order. Nothing was written; the next attempt may go well."""
+    """A write failed because the disk is full or broken. Nothing was written; a retry may succeed."""
 
 
 class _Superseded(msgspec.Struct, frozen=True):
-    """A row that is of no use to those who begin at or after `at`."""
+    """A row that no watch needs that starts at revision `at` or later."""
 
     at: int
     revision: int
 
 
 class VersionLog:
-    """One file, one process. `stage` and `confirm` are quick; `commit` waits for the disk and may do so in a thread."""
+    """A log of versions in one file, for one process.
+
+    `stage` and `confirm` are quick. `commit` waits for the disk and may run in a thread.
+    """
 
     def __init__(self, path: Path, *, history: int = HISTORY) -> None:
-        """Opens the file, or makes it. Raises `UserError`, and has deleted nothing, when it cannot be used."""
+        """Open or create the file. Raises `UserError` if it cannot be used, and then deletes nothing."""
         self.path = path
         self._history = history
         self._superseded: deque[_Superseded] = deque()
@@ -80,7 +83,7 @@ class VersionLog:
             raise self._damaged(str(problem)) from problem
 
     def versions(self) -> Iterator[Version]:
-        """Everything kept, oldest first; before anything is staged. Raises `UserError` at the first that is damaged."""
+        """Yield all versions, oldest first. Call it before `stage`. Raises `UserError` at the first damaged row."""
         newest: dict[tuple[str, str, str], int] = {}
         last = 0
         for version in self._read():
@@ -99,7 +102,7 @@ class VersionLog:
             yield version
 
     def stage(self, changes: Sequence[Change]) -> None:
-        """Hand over what `commit` will make last. Raises `DiskError`."""
+        """Write the changes into an open transaction, which `commit` makes durable. Raises `DiskError`."""
         self._staged = changes
         floor = changes[-1].revision - self._history
         old = takewhile(lambda row: row.at <= floor, self._superseded)
@@ -107,11 +110,11 @@ class VersionLog:
         self._attempt(self._write)
 
     def commit(self) -> None:
-        """All that was staged, or nothing of it. Raises `DiskError`."""
+        """Commit everything that was staged, or nothing. Raises `DiskError`."""
         self._attempt(lambda: self._db.execute("COMMIT"))
 
     def confirm(self) -> None:
-        """After a `commit` that went well, where `stage` was called."""
+        """Update the bookkeeping after a successful `commit`, in the thread that called `stage`."""
         for _ in self._going:
             self.floor = self._superseded.popleft().at
         for change in self._staged:
@@ -121,12 +124,12 @@ class VersionLog:
                 self._superseded.append(_Superseded(change.revision, change.revision))
 
     def close(self) -> None:
-        """The file is whole without its companions."""
+        """Close the database. The file is then complete without its -wal file."""
         self._db.close()
 
     def _write(self) -> None:
         if self._db.in_transaction:
-            # The last attempt failed so badly that it could not even be undone.
+            # The rollback of the last attempt failed, too.
             self._db.execute("ROLLBACK")
         self._db.execute("BEGIN IMMEDIATE")
         self._db.executemany(_INSERT, map(_row, self._staged))
@@ -138,7 +141,7 @@ class VersionLog:
         try:
             work()
         except sqlite3.Error as problem:
-            # Of some failures SQLite has undone everything itself.
+            # After some errors SQLite has already rolled back.
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise DiskError(f"{self.path}: {problem}") from problem
@@ -175,7 +178,7 @@ def _prepare(db: sqlite3.Connection) -> None:
     found = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
     if found != "ok":
         raise sqlite3.DatabaseError(found)
-    # What a crash left to be read again is not left to the next one, if there is room.
+    # Checkpoint what a crash left in the write-ahead file, if the disk has space.
     with suppress(sqlite3.OperationalError):
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

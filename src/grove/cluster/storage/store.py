@@ -1,11 +1,11 @@
-"""The store: objects, one revision counter, and the history that watches follow. It knows no rules of any kind.
+"""The store of the API server: objects, one revision counter, and the history that watches follow.
 
-Objects are JSON dicts that nobody changes after they were stored: a new version shares the parts that stayed the same.
-Each version is encoded once; reads, lists and watches reuse those bytes.
+Objects are JSON dicts that are never changed after they were stored: a new version shares unchanged parts with the old
+one. Each version is encoded once; reads, lists and watches reuse those bytes.
 
-A store that is kept (`group_commit.py`) runs ahead of its keeper: writes are there at once for those who write next,
-hidden from watches until they are kept, and taken back if they cannot be.
-Not here: who may write what (`server/`), and how versions survive a restart (`sqlite_log.py`).
+A store with a persister (`group_commit.py`) runs ahead of the disk: later writes see a write at once, watches see it
+when it is persisted, and it is rolled back if it cannot be persisted.
+Not here: validation and authorization (`apiserver/`), and the file on disk (`sqlite_log.py`).
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ from grove.cluster.built_in_resources import SERVED, ResourceInfo
 from grove.cluster.storage.managed_fields import UNOWNED, Ownership, with_managed_fields
 from grove.errors import require
 
-# Changes of one kind that watches can go back to.
+# Changes of one kind that watches can start from.
 HISTORY = 100_000
 # How deeply an object may be nested.
 DEEPEST = 200
@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> bytes:
-        """The data with `managedFields`, for those who want to know."""
+        """Return the JSON of the object with `managedFields`."""
         owned = with_managed_fields(self.obj, self.ownership)
         return self.data if owned is self.obj else _encode(owned)
 
@@ -53,7 +53,7 @@ class ChangeType(StrEnum):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One write. `entry` is the version it made; of a deletion, the last one, stamped with the deletion's revision."""
+    """One write. `entry` is the new version; for a delete, the last version with the revision of the delete."""
 
     resource_info: ResourceInfo
     type: ChangeType
@@ -66,7 +66,7 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def undone(self) -> "Change":
-        """What listeners hear when it is taken back."""
+        """Return the change that listeners receive when this one is rolled back."""
         if self.before is None:
             return Change(self.resource_info, ChangeType.DELETED, self.entry, self.entry)
         if self.type is ChangeType.DELETED:
@@ -75,7 +75,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A change as it is kept: what it was before is the version before it."""
+    """A persisted change. The version before it is in the log, too."""
 
     revision: int
     # The qualified name of the kind.
@@ -84,7 +84,7 @@ class Version(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     data: bytes
-    # Encoded; empty: nobody's.
+    # Encoded managedFields; empty: none.
     ownership: bytes = b""
 
 
@@ -96,7 +96,7 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 class CompactedError(Exception):
-    """That revision is older than the history kept: whoever asked must list again."""
+    """The revision is older than the history: the client must list again."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"history begins after revision {oldest}")
@@ -107,7 +107,7 @@ Listener = Callable[[Change], None]
 
 
 class Persister(Protocol):
-    """Keeps what is written, a little later than it is written."""
+    """Persists changes asynchronously."""
 
     def record(self, change: Change) -> None: ...
 
@@ -117,15 +117,15 @@ class Persister(Protocol):
 
 
 class NotKeptError(Exception):
-    """A write could not be kept, and is undone. Whoever keeps the cluster's data acts: the message says on what."""
+    """A write could not be persisted and was rolled back. The message tells the administrator what to fix."""
 
 
 class TooDeepError(Exception):
-    """Nothing was stored: whoever reads an object must not run out of stack. The client must send something flatter."""
+    """An object is nested too deeply for its readers' stack. Nothing was stored; the client must flatten it."""
 
 
 class Storage:
-    """All objects of the cluster. One writer (the server), any number of readers, all on one event loop."""
+    """All objects of a cluster. One writer (the API server) and any number of readers, all on one event loop."""
 
     def __init__(self, history: int = HISTORY) -> None:
         self.revision = 0
@@ -134,9 +134,9 @@ class Storage:
         self._history = history
         self._tables = {resource_info.qualified: Table(resource_info, history) for resource_info in SERVED}
         self._listeners: list[Listener] = []
-        # The last revision that watches may see, of a store that is kept.
+        # The last persisted revision, if there is a persister.
         self._kept = 0
-        # Restored versions of kinds that nobody has opened yet, and up to where their history is incomplete.
+        # Restored versions of kinds without a table yet, and the revision up to which history is incomplete.
         self._unopened: dict[str, list[Version]] = {}
         self._floor = 0
 
@@ -144,7 +144,7 @@ class Storage:
         return self._tables[resource_info.qualified]
 
     def open_table(self, resource_info: ResourceInfo) -> "Table":
-        """The table of a kind that is served from now on, with what was restored of it; the one there is, if any."""
+        """Return the table of a kind. A new table starts with the restored objects of the kind."""
         table = self._tables.get(resource_info.qualified)
         if table is None:
             table = self._tables[resource_info.qualified] = Table(resource_info, self._history)
@@ -154,20 +154,20 @@ class Storage:
         return table
 
     def close_table(self, resource_info: ResourceInfo) -> None:
-        """The kind is no longer served. Its objects were removed before."""
+        """Drop the table of a kind that is no longer served. Its objects must be removed first."""
         self._tables.pop(resource_info.qualified, None)
 
     @property
     def shown(self) -> int:
-        """The last revision that watches may see."""
+        """Return the last revision that watches may see."""
         return self.revision if self.keeper is None else self._kept
 
     def tables(self) -> Iterator["Table"]:
-        """In the order of the served kinds."""
+        """Yield all tables, in the order of the served kinds."""
         yield from self._tables.values()
 
     def subscribe(self, listener: Listener) -> None:
-        """Called at once after every change, in the order of the changes. It must not write."""
+        """Call `listener` synchronously after every change, in order. The listener must not write."""
         self._listeners.append(listener)
 
     def put(
@@ -178,10 +178,10 @@ class Storage:
         obj: JsonObject,
         ownership: Ownership | None = None,
     ) -> Entry:
-        """Store a new version; its resourceVersion is the next revision. Without an ownership it stays what it was."""
+        """Store a new version with the next revision as its resourceVersion. Without `ownership`, the old one stays."""
         table = self._tables[resource_info.qualified]
         if resource_info.version != table.resource_info.version:
-            # Written in another version than objects of this kind are stored in.
+            # The request used another version than the storage version.
             resource_info = table.resource_info
             obj = {**obj, "apiVersion": resource_info.api_version}
         before = table.find(namespace, name)
@@ -192,7 +192,7 @@ class Storage:
         return entry
 
     def remove(self, resource_info: ResourceInfo, namespace: str, name: str) -> Entry:
-        """Take an object away. The watchers see it go as it was, stamped with the revision of its end."""
+        """Remove an object. Watches see its last version with the revision of the delete."""
         table = self._tables[resource_info.qualified]
         before = table.find(namespace, name)
         require(before is not None, f"{resource_info.plural} {namespace}/{name} is there")
@@ -202,12 +202,12 @@ class Storage:
         return entry
 
     def compact(self) -> None:
-        """Forget all history: every watch from an older revision has to list again."""
+        """Drop all history: every watch from an older revision has to list again."""
         for table in self._tables.values():
             table.forget(len(table.log) - table.hidden_count, self.shown)
 
     def restore(self, versions: Iterable[Version], floor: int) -> None:
-        """Become what was kept, before anybody listens. History is complete after the revision `floor`."""
+        """Load persisted versions into an empty store without listeners. History is complete after revision `floor`."""
         self._floor = floor
         for version in versions:
             table = self._tables.get(version.kind)
@@ -220,14 +220,14 @@ class Storage:
             table.compacted = max(table.compacted, floor)
 
     def back_up(self) -> Backup:
-        """What there is now, as a snapshot of etcd holds it."""
+        """Return all current objects, as an etcd snapshot does."""
         return Backup(self.revision, {kind: tuple(table.entries(None)) for kind, table in self._tables.items()})
 
     def put_back(self, backup: Backup, *, bump: int = 0) -> None:
-        """Become what was backed up, as a restored etcd does: objects have the revisions that they had.
+        """Replace all objects by those of the backup, as restoring etcd does: objects have their old revisions.
 
-        `bump` is how far the revision counter is put ahead of the backup's, as `etcdutl snapshot restore
-        --bump-revision --mark-compacted` does; without it, it goes back. Watches end, and there is no history.
+        `bump` is added to the revision counter of the backup, as `etcdutl snapshot restore --bump-revision
+        --mark-compacted` does; with 0, the counter goes back. Watches end, and there is no history.
         """
         require(self.keeper is None, "a store that is kept is not put back")
         self.revision = self._kept = backup.revision + bump
@@ -237,7 +237,7 @@ class Storage:
                     listener(change)
 
     def show(self, changes: Sequence[Change]) -> None:
-        """These are kept: watches see them now."""
+        """Make persisted changes visible to watches."""
         self._kept = changes[-1].revision
         tables = {change.resource_info.qualified: 0 for change in changes}
         for change in changes:
@@ -248,7 +248,7 @@ class Storage:
                 table.show(count)
 
     def take_back(self, changes: Sequence[Change]) -> None:
-        """These, the last ones, could not be kept: as if they had never been. No watch has seen them."""
+        """Undo the last changes, which could not be persisted. No watch has seen them."""
         for change in reversed(changes):
             self.open_table(change.resource_info).undo(change)
             self.revision = change.revision - 1
@@ -259,11 +259,11 @@ class Storage:
         revision = self.revision + 1
         stamped = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
         data = _encode(stamped)
-        # Every level has two brackets; most objects do not have that many.
+        # Every level has a bracket; most objects have too few brackets to be too deep.
         if len(data) > 2 * DEEPEST and data.count(b"{") + data.count(b"[") > DEEPEST and _is_too_deep(stamped):
             raise TooDeepError(f"{name} is nested more than {DEEPEST} levels deep")
         entry = Entry(namespace, name, stamped, data, revision, ownership)
-        # Not before: an object that cannot be encoded was no write.
+        # After encoding: an object that cannot be encoded uses no revision.
         self.revision = revision
         return entry
 
@@ -289,7 +289,7 @@ def _is_too_deep(obj: JsonObject) -> bool:
 
 
 def draft(namespace: str, name: str, obj: JsonObject, revision: int, ownership: Ownership = UNOWNED) -> Entry:
-    """A version that is shown but not stored: the answer of a dry run."""
+    """Build an entry that is returned but not stored, such as the response of a dry run."""
     return Entry(namespace, name, obj, _encode(obj), revision, ownership)
 
 
@@ -299,13 +299,13 @@ class Table:
     def __init__(self, resource_info: ResourceInfo, history: int) -> None:
         self.resource_info = resource_info
         self.log: list[Change] = []
-        # Changes forgotten from the front of the log, so that a cursor stays valid when it is cut.
+        # Changes dropped from the front of the log. Cursors count them, so they stay valid.
         self.forgotten = 0
         # History up to and including this revision may be incomplete.
         self.compacted = 0
-        # Changes at the end of the log that watches may not see yet.
+        # Changes at the end of the log that are not persisted yet: watches do not see them.
         self.hidden_count = 0
-        # How often the kind was taken away: who watches it learns of that.
+        # How often the kind stopped being served: watches end when this changes.
         self.retirements = 0
         self._history = history
         self._entries: dict[str, dict[str, Entry]] = {}
@@ -321,7 +321,7 @@ class Table:
         return len(self._entries.get(namespace, ()))
 
     def entries(self, namespace: str | None) -> Iterator[Entry]:
-        """By namespace, then name; of one namespace, or of all (None)."""
+        """Yield the objects of one namespace, or of all (None), sorted by namespace and name."""
         for each in sorted(self._entries, key=in_path) if namespace is None else (namespace,):
             named = self._entries.get(each, {})
             names = self._sorted_names.get(each)
@@ -331,7 +331,7 @@ class Table:
                 yield named[name]
 
     def labelled(self, labels: Sequence[tuple[str, str]]) -> list[Entry]:
-        """By namespace, then name: all objects that may carry these labels, found through the rarest of them."""
+        """Return candidates for these labels, found by the rarest label, sorted by namespace and name."""
         holders = min((self._label_index(key).holders.get(value, {}) for key, value in labels), key=len)
         return [self._entries[namespace][name] for namespace, name in sorted(holders, key=_place_in_path)]
 
@@ -344,7 +344,7 @@ class Table:
         return index
 
     def entries_at(self, revision: int, namespace: str | None) -> list[Entry]:
-        """As `entries` was at that revision: later changes are undone. Raises `CompactedError`."""
+        """Return the entries as of that revision, by undoing later changes. Raises `CompactedError`."""
         later = self.log[self.cursor_after(revision) - self.forgotten :]
         if not later:
             return list(self.entries(namespace))
@@ -360,19 +360,19 @@ class Table:
         return [state[key] for key in sorted(state, key=_place_in_path)]
 
     def cursor_after(self, revision: int) -> int:
-        """Where in the history the changes after that revision begin. Raises `CompactedError`."""
+        """Return the cursor of the first change after that revision. Raises `CompactedError`."""
         if revision < self.compacted:
             raise CompactedError(self.compacted)
         return self.forgotten + bisect_right(self.log, revision, key=_revision)
 
     @property
     def end(self) -> int:
-        """The cursor of the change that will come next."""
+        """Return the cursor of the next change."""
         return self.forgotten + len(self.log)
 
     @property
     def shown_end(self) -> int:
-        """The cursor of the first change that watches may not see yet."""
+        """Return the cursor of the first change that watches may not see yet."""
         return self.forgotten + len(self.log) - self.hidden_count
 
     def apply(self, change: Change) -> None:
@@ -382,7 +382,7 @@ class Table:
             self.forget(half, self.log[half - 1].revision)
 
     def undo(self, change: Change) -> None:
-        """Of the last change."""
+        """Undo the last change."""
         self._replace(change.undone)
         if self.log:
             self.log.pop()
@@ -393,10 +393,10 @@ class Table:
         self.wake()
 
     def restore(self, version: Version, floor: int) -> None:
-        """The next version that was kept; up to `floor` only what came of it is of interest."""
+        """Load the next persisted version. Versions up to `floor` only change the objects, not the history."""
         before = self.find(version.namespace, version.name)
         if before is None and version.type is ChangeType.DELETED:
-            # What it was is forgotten already; that it is gone is about to be.
+            # The object was pruned from the log already.
             return
         data = version.data
         ownership = Ownership.restored(version.ownership)
@@ -408,7 +408,7 @@ class Table:
             self._replace(change)
 
     def become(self, entries: Iterable[Entry], revision: int) -> Iterator[Change]:
-        """Hold these instead, without a history; yields what that changes, each after it was done."""
+        """Replace all objects and drop the history; yield each change after it was made."""
         found = {(entry.namespace, entry.name): entry for entry in self.entries(None)}
         wanted = {(entry.namespace, entry.name): entry for entry in entries}
         self.forget(len(self.log), revision)
@@ -444,7 +444,7 @@ class Table:
         self.compacted = revision
 
     def retire(self) -> None:
-        """The kind is no longer served: watches of it end."""
+        """End all watches, because the kind is no longer served."""
         self.retirements += 1
         self.wake()
 
@@ -463,7 +463,7 @@ class Table:
 
 
 class _LabelIndex:
-    """Who carries which value of one label key; made when a selector first asks for that key."""
+    """An index of objects by the value of one label key, built when a selector first uses the key."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -493,7 +493,7 @@ class _LabelIndex:
 
 
 def in_path(namespace: str) -> str:
-    """Namespaces are ordered as in a path, where a slash ends them."""
+    """Return the sort key of a namespace: ordered as in an etcd key, where a slash follows."""
     return f"{namespace}/"
 
 

@@ -1,9 +1,9 @@
-"""Whether the write-ahead file of SQLite ends early because of a crash, or is damaged in its middle. Read only.
+"""A read-only check of SQLite's write-ahead file: tells a torn end after a crash from damage in the middle.
 
-SQLite reads such a file up to the first frame that is not whole, and forgets the rest. That is right at the end of the
-file: nobody was told of a transaction that is not all there. It would be wrong in the middle. Every transaction is on
-disk before the next one is begun, so two transactions that follow each other behind a broken frame, the broken one
-included, mean that something was lost that somebody was told of.
+SQLite reads the file up to the first invalid frame and ignores the rest. That is correct at the end of the file: no
+client has seen the response of an incomplete transaction. It would be wrong in the middle. Every transaction is on disk
+before the next one starts, so two consecutive transaction ends at or after an invalid frame mean that a confirmed write
+was lost.
 The format is part of SQLite's documentation ("Database File Format", the write-ahead log).
 """
 
@@ -27,16 +27,16 @@ Checksum = tuple[int, int]
 
 class _Frame(msgspec.Struct, frozen=True):
     at: int
-    # Written since the file was begun anew; others are left over from before.
+    # Written since the last reset of the file; other frames are left over from before.
     is_current: bool
     ends_transaction: bool
     checksum: Checksum
-    # What its checksum should be if the frame before it is as it should be.
+    # The correct checksum, given the checksum of the frame before it.
     expected: Checksum
 
 
 def find_damage(database: Path) -> str:
-    """What is wrong with the write-ahead file of this database; empty: nothing, or no more than a torn end."""
+    """Return a description of the damage in the write-ahead file; empty: no damage, or only a torn end."""
     path = database.with_name(f"{database.name}-wal")
     try:
         data = path.read_bytes()
@@ -52,11 +52,11 @@ def find_damage(database: Path) -> str:
 
 
 def _broken_middle(frames: Iterator[_Frame]) -> int | None:
-    """Where the first frame is that is not whole, if a transaction was begun after its own had ended."""
+    """Return the offset of the first invalid frame, if a transaction was started after its own had ended."""
     broken = next((frame for frame in frames if not frame.is_current or frame.checksum != frame.expected), None)
     if broken is None or not broken.is_current:
         return None
-    # Attempts that failed leave frames behind as well; they do not continue each other.
+    # Failed transactions leave frames behind, too; their checksums do not continue each other.
     ends = int(broken.ends_transaction)
     for frame in frames:
         is_continued = frame.is_current and frame.checksum == frame.expected

@@ -1,13 +1,13 @@
-"""Who of several operators leads: a Lease, taken and renewed as client-go does, so that both can share one.
+"""Leader election with a Lease, acquired and renewed as client-go does, so that both can share one.
 
-A leader's term ends `renew_seconds` after it *sent* its last successful renewal; another one takes the lease when it
-has seen it unchanged for the whole lease, by its own clock. The first is shorter, so terms never overlap as long as
-clocks run at about the same speed; what they show does not matter. What no client can call back is a write that the
-network itself delivers after all that time, or the one that a program was handing to it when it was stopped: it does no
-harm, because every write names the object or version it means.
+The term of a leader ends `renew_seconds` after it *sent* its last successful renewal. Another candidate takes the lease
+after it has observed it unchanged for the whole lease duration, by its own clock. The first is shorter, so terms never
+overlap as long as clocks run at about the same speed; absolute times do not matter. One write can still arrive late:
+one that the network delays, or one that was being sent when the process was stopped. It does no harm, because every
+write names the uid or version of its object.
 
-A leader that lost its lease waits for the next one, and begins anew with empty memory; the process goes on, because
-its webhooks are needed whoever leads.
+A leader that lost its lease becomes a candidate again and starts with empty memory. The process keeps running, because
+its webhooks serve on standbys too.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from grove.controller.leader.write_fence import Fence
 from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
 
-# How long a stop waits for the answers of writes that are on their way.
+# How long a stop waits for the responses of writes in flight.
 LAST_ANSWERS_SECONDS = 5.0
-# Candidates do not ask in step.
+# Spreads the requests of several candidates.
 JITTER = 0.2
 
 log = structlog.get_logger()
@@ -45,13 +45,16 @@ class LeaseOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def lead_alone(work: Work, clock: Clock, stop: asyncio.Event) -> None:
-    """Without an election: one term, until `stop`."""
+    """Run the work without an election: one term, until `stop`."""
     fence = Fence(clock)
     await _work_until(work(fence), fence, clock, stop.wait())
 
 
 class Leadership:
-    """`run` until `stop`: wait for the lease, work while it is held, give it back. Cancelling it gives nothing back."""
+    """A candidate for the lease. `run` waits for the lease, works while it holds it, and releases it on `stop`.
+
+    Cancelling `run` does not release the lease.
+    """
 
     def __init__(self, client: Client, clock: Clock, random: Random, options: LeaseOptions, identity: str) -> None:
         self._client = client
@@ -60,15 +63,15 @@ class Leadership:
         self._options = options
         self._identity = identity
         self._seen: LeaseSpec | None = None
-        # From this instant of our clock on the lease may be taken.
+        # The monotonic time from which on the lease may be taken.
         self._free_at = float("-inf")
         self.is_leading = False
-        # Why the lease can be neither read nor taken; None: it can.
+        # Why the lease can be neither read nor acquired; None: it can.
         self.trouble: ApiError | None = None
 
     @property
     def holder(self) -> str:
-        """Who held the lease when we last looked; empty: nobody."""
+        """Return the holder of the lease as last observed; empty: no holder."""
         return self._seen.holder_identity if self._seen is not None else ""
 
     async def run(self, work: Work, stop: asyncio.Event) -> None:
@@ -129,7 +132,7 @@ class Leadership:
             return None
 
     def _note(self, found: LeaseSpec | None) -> None:
-        """Remember since when the lease has looked like this. Of one that vanished, the holder may still write."""
+        """Record since when the lease is unchanged. The holder of a deleted lease may still write."""
         before, self._seen = self._seen, found
         now = self._clock.monotonic()
         if found is None:
@@ -143,7 +146,7 @@ class Leadership:
                 log.info("waiting for the lease", lease=self._options.name, holder=found.holder_identity)
 
     def _seconds_of(self, spec: LeaseSpec) -> float:
-        """The holder's own word: it may have been started with other settings than ours."""
+        """Return the lease duration that the holder wrote: its options may differ."""
         return float(spec.lease_duration_seconds if spec.lease_duration_seconds > 0 else self._options.lease_seconds)
 
     async def _take(self, found: Lease | None) -> Lease:
@@ -174,7 +177,7 @@ class Leadership:
         await _first_of(stop.wait(), self._clock.sleep(seconds))
 
     def _say_trouble(self, error: ApiError) -> None:
-        """Once for each kind of trouble: it is asked again every few seconds."""
+        """Log each kind of error once: the lease is read every few seconds."""
         before, self.trouble = self.trouble, error
         if before is None or before.reason != error.reason:
             log.error(
@@ -184,7 +187,7 @@ class Leadership:
 
 
 class _Keeper:
-    """Renews one term's lease; `run` returns when somebody else has it."""
+    """Renews the lease of one term; `run` returns when another candidate holds it."""
 
     def __init__(
         self, client: Client, clock: Clock, options: LeaseOptions, identity: str, lease: Lease, fence: Fence
@@ -204,7 +207,7 @@ class _Keeper:
             is_ours = await self._renew()
 
     async def release(self) -> None:
-        """Say that nobody leads, so that the next one need not wait. Best effort: else the lease runs out."""
+        """Release the lease, so that the next leader need not wait. Best effort: else the lease expires."""
         spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
         try:
             await _in_time(LAST_ANSWERS_SECONDS, self._release(spec))
@@ -219,13 +222,13 @@ class _Keeper:
         except ApiError as error:
             if not error.is_conflict:
                 raise
-            # A renewal that was cancelled may have arrived.
+            # A cancelled renewal may have been applied.
             found = await self._client.get(LEASES, self._options.namespace, self._options.name)
             if found.spec.holder_identity == self._identity:
                 await _patch(self._client, found, spec)
 
     async def _renew(self) -> bool:
-        """False: the lease is somebody else's."""
+        """Renew the lease. Return False if another candidate holds it."""
         sent_at = self._clock.monotonic()
         try:
             # A connection that hangs must leave time for another attempt.
@@ -242,7 +245,7 @@ class _Keeper:
         return await _patch(self._client, self._lease, {"renewTime": micro_time(self._clock.now())})
 
     async def _is_still_ours(self) -> bool:
-        """Our lease is not as we left it: an answer of ours was lost, or it was taken or removed."""
+        """Read a lease that changed unexpectedly: a response was lost, or it was taken or deleted."""
         try:
             found = await _in_time(
                 self._options.renew_seconds / 2,
@@ -259,7 +262,7 @@ class _Keeper:
 
 
 async def _patch(client: Client, lease: Lease, spec: JsonObject) -> Lease:
-    """Only if it is still the version we know."""
+    """Patch the lease if its version did not change."""
     metadata = {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
     namespace, name = lease.metadata.namespace, lease.metadata.name
     return await client.patch(LEASES, namespace, name, {"metadata": metadata, "spec": spec})
@@ -276,9 +279,9 @@ async def _in_time(seconds: float, answer: Awaitable[Any]) -> Any:
 async def _work_until(
     work: Coroutine[Any, Any, None], fence: Fence, clock: Clock, stop: Awaitable[Any], *ends: Awaitable[Any]
 ) -> bool:
-    """Work until the first of these ends; True: not by `stop`, which alone waits for writes on their way.
+    """Work until the first of these ends. Return False if `stop` did; only then wait for writes in flight.
 
-    An error of the work comes out.
+    Raises the error of the work.
     """
     working = asyncio.ensure_future(work)
     stopping, *ending = [asyncio.ensure_future(end) for end in (stop, *ends)]
@@ -299,7 +302,7 @@ async def _work_until(
 
 
 async def _end(task: asyncio.Task[None]) -> None:
-    """Cancel it, unless it has failed by itself."""
+    """Cancel the task and wait for it. Raises its error if it had failed."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():

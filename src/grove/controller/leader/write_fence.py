@@ -1,9 +1,9 @@
-"""One term of leading: writes leave while it lasts, and none sets out after it.
+"""A fence around the writes of one term: no write is sent after the term is over.
 
-Cancelling the work is not enough: a program that was stopped for a while and wakes up may get to a write before it
-gets to the timer that ends its term. So every write looks at the clock itself, and once more when its bytes are about
-to leave: a connection may have been waited for in between. The one write that stands between that last look and the
-kernel when its program is stopped goes out when it wakes (`leader_election.py` says why that does no harm).
+Cancelling the work is not enough: a process that was suspended may get to a write before it gets to the timer that ends
+its term. So every write checks the clock itself, and once more right before its bytes are sent, because it may have
+waited for a connection. A process that is suspended between that check and the kernel sends this one write when it
+resumes; `leader_election.py` explains why that does no harm.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from grove.kube.transport import Request, Response, Transport
 
 
 class Fence:
-    """Open until its time is over or it is closed; what is closed stays closed."""
+    """A fence that is open until its term expires or it is closed. It never opens again."""
 
     def __init__(self, clock: Clock, until: float = math.inf) -> None:
         self._clock = clock
@@ -33,11 +33,11 @@ class Fence:
     @property
     def is_open(self) -> bool:
         is_over = self._clock.monotonic() >= self._until
-        # Its timer stands still while a machine sleeps, and others take the lease meanwhile.
+        # The monotonic clock may stop while the machine sleeps, and others take the lease meanwhile.
         return not (self._is_closed or is_over or self._has_slept())
 
     def extend(self, until: float) -> None:
-        """A term that is over is not resumed: others may have begun theirs."""
+        """Extend the term. A term that is over is not resumed: another leader may have started."""
         if self.is_open:
             self._set(until)
 
@@ -45,12 +45,12 @@ class Fence:
         self._is_closed = True
 
     async def over(self) -> None:
-        """Returns when the time is over."""
+        """Wait until the term expires."""
         while (seconds := self._remaining()) > 0:
             await self._clock.sleep(min(seconds, _LONGEST_SLEEP_SECONDS))
 
     async def calm(self) -> None:
-        """Returns when no write is on its way."""
+        """Wait until no write is in flight."""
         await self._calm.wait()
 
     def _set(self, until: float) -> None:
@@ -73,12 +73,12 @@ class Fence:
             self._calm.set()
 
 
-# A loop cannot wait for an infinite time.
+# asyncio cannot sleep for an infinite time.
 _LONGEST_SLEEP_SECONDS = 3600.0
 
 
 class FencedTransport:
-    """Implements `Transport`. A write that comes too late is answered like one whose connection broke."""
+    """Implements `Transport`. A write after the term raises `ConnectionLost`."""
 
     def __init__(self, inner: Transport, fence: Fence) -> None:
         self._inner = inner

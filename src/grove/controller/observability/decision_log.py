@@ -1,8 +1,7 @@
-"""One line per decision that was carried out, with the planner's reason: for whoever reads the operator's log.
+"""Log lines for executed decisions, with the reason of the planner.
 
-Not one per object: what a pass did of one kind to one replica is one line, and to many replicas is one line too.
-Statuses are told only when they warn, or say why gangs are pending. Events, which are for the users of a set, are
-`events.py`.
+There is one line per verb, kind and replica, not per object; many replicas are grouped in one line. Status writes are
+logged only for warnings and for pending gangs. Events, which are for the users of a set, are in `events.py`.
 """
 
 from collections import OrderedDict
@@ -25,7 +24,7 @@ from grove.planner.status.write_failures import FailedWrite, advise
 SHOWN_NAMES = 5
 SHOWN_REPLICAS = 10
 SHOWN_REASONS = 3
-# A set that is in trouble for this many attempts is worth a line, also if the trouble is of the passing kind.
+# Transient errors are logged as a warning after this many attempts.
 LASTING_ATTEMPTS = 5
 REMEMBERED_SETS = 1000
 
@@ -36,20 +35,20 @@ Done = tuple[int, Action]
 
 class DecisionLog(Protocol):
     def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
-        """What a pass did, with the replica (-1: the set itself), and what it said to users."""
+        """Log what a reconcile did, with the replica (-1: the set itself), and its events."""
 
     def troubled(self, key: Uid, errors: Sequence[ApiError], attempts: int) -> None:
-        """The server did not do what a pass asked for; it is tried again."""
+        """Log API errors of a reconcile that is retried."""
 
     def kept_failing(self, key: Uid, failed: Sequence[FailedWrite]) -> None:
-        """Writes that have failed for a minute, or fail in another way now."""
+        """Log writes that have failed for a minute, or fail with another code now."""
 
     def failed(self, key: Uid) -> None:
-        """A bug of ours, inside an `except`."""
+        """Log an unexpected exception; call it inside an `except`."""
 
 
 class NoJournal:
-    """Implements `DecisionLog`: bugs are told, everything else is not."""
+    """Implements `DecisionLog`: logs unexpected exceptions only."""
 
     def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
         pass
@@ -65,11 +64,11 @@ class NoJournal:
 
 
 class LogJournal:
-    """Implements `DecisionLog` as lines of the log."""
+    """Implements `DecisionLog` with structlog."""
 
     def __init__(self, caches: Caches) -> None:
         self._caches = caches
-        # The last lines about a set are written when it is gone already.
+        # Names of deleted sets: their last lines are logged after the deletion.
         self._gone: OrderedDict[Uid, ObjectMeta] = OrderedDict()
         caches.sets.subscribe(self._set_changed)
 
@@ -129,7 +128,7 @@ class LogJournal:
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """`create pods`, of one replica, or of many."""
+    """A log line such as `create pods`, for one replica or for many."""
 
     what: str
     replicas: tuple[int, ...]
@@ -159,7 +158,7 @@ def _pending_fields(emits: Sequence[EventRecord]) -> dict[str, Any]:
 
 
 def lines_of(done: Sequence[Done]) -> Iterator[Line]:
-    """By what was done, then by replica; in the order in which they were begun."""
+    """Yield the lines by action, then by replica; in the order of execution."""
     by_what: dict[str, dict[int, list[Action]]] = {}
     for replica, action in done:
         if isinstance(action, Patch) and action.subresource == "status":
@@ -191,7 +190,7 @@ def _what(action: Action) -> str:
 
 
 def _ranges(replicas: tuple[int, ...]) -> str:
-    """`0-3, 7`: sorted numbers, shortened."""
+    """Format sorted numbers as ranges: `0-3, 7`."""
     found: list[list[int]] = []
     for replica in replicas:
         if found and replica == found[-1][1] + 1:
@@ -202,5 +201,5 @@ def _ranges(replicas: tuple[int, ...]) -> str:
 
 
 def _is_passing(error: ApiError) -> bool:
-    """A conflict is everyday life, overload and lost connections are told of elsewhere."""
+    """Return whether the error is expected: conflicts, and overload or lost connections, which are logged elsewhere."""
     return error.is_transient or error.is_conflict or error.is_already_exists

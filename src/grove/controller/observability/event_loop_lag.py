@@ -1,4 +1,4 @@
-"""How late the event loop is: a loop that is late reads, writes and renews its lease late."""
+"""Measurement of the delay of the event loop. A late loop reads, writes and renews its lease late."""
 
 from collections import deque
 
@@ -9,7 +9,7 @@ REMEMBERED_PERIODS = 60
 
 
 class LoopLag:
-    """Sleeps again and again, and measures how much longer than it asked for. `run` until cancelled."""
+    """Sleeps repeatedly and measures how much longer than requested each sleep took. `run` until cancelled."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -17,7 +17,7 @@ class LoopLag:
 
     @property
     def seconds(self) -> float:
-        """The longest delay of the last minute."""
+        """Return the longest delay of the last minute."""
         return max(self._delays, default=0.0)
 
     async def run(self) -> None:

@@ -1,6 +1,6 @@
-"""Events for people: several of one kind become one, repeats are counted, and no object is flooded.
+"""An event recorder: it merges similar events, counts repeats and limits the rate per object.
 
-They are written after everything else and may be lost in a crash: nothing is decided by an event.
+Events are written last and may be lost in a crash. No decision depends on an event.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from grove.planner.actions import EventRecord
 
 COMPONENT = "podcliqueset-controller"
 TOPOLOGY_COMPONENT = "clustertopology-controller"
-# Where events about objects without a namespace are kept.
+# The namespace of events about cluster-scoped objects.
 HOME = "default"
 BURST = 25
 SECONDS_PER_TOKEN = 300.0
@@ -39,12 +39,12 @@ class EventRecorder:
         self._wake = asyncio.Event()
         self._tokens: dict[Uid, tuple[float, float]] = {}
         self.dropped_count = 0
-        # The server takes none, for this reason; empty: it does.
+        # Why the API server rejects events; empty: it does not.
         self._refusal = ""
 
     @property
     def trouble(self) -> str:
-        """Why the server takes no events; empty: it does."""
+        """Return why the API server rejects events; empty: it does not."""
         return self._refusal
 
     def record(self, emits: list[EventRecord]) -> None:
@@ -93,12 +93,12 @@ class EventRecorder:
 
     def _lose(self, error: ApiError) -> None:
         self.dropped_count += 1
-        # A namespace that is leaving takes none, and that is no trouble of ours.
+        # A terminating namespace rejects events; that is not an error of the operator.
         if error.is_refusal and "being terminated" not in error.message:
             self._note(f"{error.code} {error.reason}", error.brief)
 
     def _note(self, refusal: str, message: str = "") -> None:
-        """Once per change: people look for events, and find none."""
+        """Log each change once, so that users learn why events are missing."""
         before, self._refusal = self._refusal, refusal
         if refusal and refusal != before:
             log.error("events are lost: the server does not take them", reason=refusal, message=message)
@@ -107,7 +107,7 @@ class EventRecorder:
 
 
 def merge(emits: list[EventRecord]) -> list[EventRecord]:
-    """One event per subject, reason and message; the names it is about are listed."""
+    """Merge events of one subject, reason and message into one that lists the names."""
     merged: dict[tuple[Uid, str, str], list[EventRecord]] = {}
     for emit in emits:
         merged.setdefault((emit.subject.uid, emit.reason, emit.message), []).append(emit)

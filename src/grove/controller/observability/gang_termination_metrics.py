@@ -1,6 +1,6 @@
-"""Numbers of gang termination: breaches, how long they lasted, what was torn down for them, and what is held.
+"""Metrics of gang termination: breaches, their duration, terminations, and sets whose terminations are held.
 
-Read off conditions and recorded intents as they change, so that another leader counts on where the last one ended.
+They are derived from changes of conditions and recorded intents, so that a new leader does not count twice.
 """
 
 from datetime import datetime
@@ -68,7 +68,7 @@ class BreachMetrics:
         self, level: str, before: tuple[Condition, ...], after: tuple[Condition, ...], is_first_sight: bool
     ) -> None:
         began, begins = _since(before), _since(after)
-        # What was so when we came was counted by whoever led then.
+        # A breach that exists at the first list was counted by the previous leader.
         if begins is not None and begins != began and not is_first_sight:
             self._begun.labels(level).inc()
         if began is not None and begins != began:
@@ -89,6 +89,6 @@ def _is_held(pcs: PodCliqueSet | None) -> bool:
 
 
 def _since(conditions: tuple[Condition, ...]) -> datetime | None:
-    """When the breach that runs began."""
+    """Return when the current breach started; None: there is none."""
     breach = find_condition(conditions, ConditionType.MIN_AVAILABLE_BREACHED)
     return breach.last_transition_time if breach is not None and breach.status == "True" else None

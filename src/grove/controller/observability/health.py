@@ -1,7 +1,7 @@
-"""Is this process well, and may others rely on it? The words of the probes, and of the log when a kind is out of reach.
+"""Liveness and readiness probes, and log lines when a resource cannot be listed or watched.
 
-A standby is ready: its webhooks serve. A leader is ready once every kind was listed; trouble after that is told on the
-page and in the log, but a server that restarts must not take our webhooks away.
+A standby is ready: its webhooks serve. A leader is ready once every kind was listed. Later errors are shown on the page
+and in the log, but do not make it unready: a restart of the API server must not take the webhooks out of service.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from grove.controller.observability.instrumentation import Asked
 from grove.kube.api_errors import ApiError
 from grove.planner.status.write_failures import describe_failed
 
-# From then on it is reported.
+# Reported from these values on.
 STALE_SECONDS = 60.0
 LATE_SECONDS = 1.0
 SHOWN_WRITES = 5
@@ -24,27 +24,27 @@ log = structlog.get_logger()
 
 
 class Health:
-    """Implements `Listener`."""
+    """The health of this process. Implements `Listener`."""
 
     def __init__(self) -> None:
-        # By resource: what could not be done last, and why.
+        # By resource: the verb that failed last, and the error.
         self._troubles: dict[str, tuple[str, ApiError]] = {}
-        # Of this term; None: another process leads.
+        # The controller of this term; None: another process leads.
         self.controller: Controller | None = None
-        # Who leads, in words.
+        # Describes the leader.
         self.leader: Callable[[], str] = lambda: "nobody yet"
-        # None: webhooks are not served by this process.
+        # None: this process does not serve webhooks.
         self.webhooks_ready: Callable[[], bool] | None = None
-        # What cannot be kept up of the webhooks; empty: nothing.
+        # Why the webhook certificate or registration cannot be updated; empty: it can.
         self.webhooks_trouble: Callable[[], str] = lambda: ""
-        # How late the event loop is.
+        # The delay of the event loop.
         self.lag_seconds: Callable[[], float] = lambda: 0.0
 
     def answered(self, asked: Asked, code: int) -> None:
         pass
 
     def followed(self, asked: Asked, trouble: ApiError | None) -> None:
-        """Once per change of the trouble: a kind that stays out of reach is tried every few seconds."""
+        """Log each change of the error once: a failing list or watch is retried every few seconds."""
         verb, before = self._troubles.get(asked.resource, ("", None))
         if trouble is not None:
             self._troubles[asked.resource] = (asked.verb, trouble)
@@ -53,18 +53,18 @@ class Health:
                     f"cannot {asked.verb} {asked.resource}", code=trouble.code, reason=trouble.reason,
                     message=trouble.brief, advice=advice(trouble),
                 )  # fmt: skip
-        # Every attempt to watch begins with a list: that this one went well says nothing about watching.
+        # Every attempt to watch begins with a list: its success does not mean that watching works.
         elif before is not None and (asked.verb, verb) != ("list", "watch"):
             del self._troubles[asked.resource]
             log.info(f"can {asked.verb} {asked.resource} again", resource=asked.resource)
 
     def forget(self) -> None:
-        """The term is over: nobody follows anything."""
+        """Forget the controller of a term that is over."""
         self.controller = None
         self._troubles.clear()
 
     def troubles(self) -> dict[str, tuple[str, int]]:
-        """By resource that cannot be listed or watched: the verb, and the HTTP status code; 0: no answer."""
+        """Return, by resource that cannot be listed or watched: the verb and the HTTP status code; 0: no response."""
         offers = None if self.controller is None else self.controller.offers_trouble
         return {
             **({} if offers is None else {"discovery": ("get", offers.code)}),
@@ -126,7 +126,7 @@ class Health:
 
 
 def advice(trouble: ApiError) -> str:
-    """What a person can do about it; empty: it may pass by itself."""
+    """Return what a user can do about the error; empty: it may be transient."""
     match trouble.code:
         case 404:
             return "install the CustomResourceDefinitions: grove crds | kubectl apply --server-side -f -"

@@ -1,6 +1,7 @@
-"""Small pages over plain HTTP: probes, metrics, profiles. What stands on them is decided by whoever gives them.
+"""A small HTTP server for probes, metrics and profiles.
 
-They share the event loop of the reconciler, so they are few, and a client that is slow is cut (`listener.py`).
+It shares the event loop of the reconciler, so connections are limited and slow clients are disconnected
+(`listener.py`).
 """
 
 import errno
@@ -23,7 +24,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "text/plain; charset=utf-8"
 
 
-# Prometheus keeps a connection between two scrapes; the kubelet makes a new one for each probe.
+# Prometheus keeps a connection between two scrapes; the kubelet opens a new one for each probe.
 LIMITS = ConnectionLimits(connections=64, idle_seconds=120.0, longest_header=4096, most_headers=64)
 
 PageMaker = Callable[[Query], Awaitable[Endpoint]]
@@ -35,7 +36,7 @@ class Pages:
     def __init__(self, makers: Mapping[str, PageMaker], host: str, port: int, key: str) -> None:
         self._host = host
         self._port = port
-        # The key of the configuration that chose the address, for people.
+        # The configuration key of the address, for error messages.
         self._key = key
         self._makers = makers
         self._listener = HttpListener(self._answer, LIMITS)

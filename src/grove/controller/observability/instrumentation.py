@@ -1,4 +1,4 @@
-"""What the loop and the connection tell whoever counts. Counting itself is `metrics.py`; nobody needs to listen."""
+"""Hooks of the reconciler and the transport for metrics and health. `metrics.py` and `health.py` implement them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,24 +11,24 @@ from grove.kube.request_info import target_of
 from grove.kube.response_decoding import check
 from grove.kube.transport import Request, Response, Transport
 
-# They say neither that something is wrong nor that it is over: a place in a list grew too old, or the server asks for
-# patience, as a real one does for a kind that was installed a moment ago.
+# These codes neither show an error nor end one: a continue token expired, or the server asks to retry later, as
+# kube-apiserver does for a CRD that was just installed.
 _EVERYDAY = (410, 429)
 
 
 class Instrumentation(Protocol):
     def reconciled(self, seconds: float) -> None:
-        """One set was visited, for this long."""
+        """Record the duration of one reconcile."""
 
     def refused(self, reason: str) -> None:
-        """The server will not create something; the reason is the planner's word."""
+        """Record a create that the API server rejected, with the reason of the condition."""
 
     def failed(self) -> None:
-        """A visit ended with a bug of ours."""
+        """Record a reconcile that ended with an unexpected exception."""
 
 
 class NoMeter:
-    """Implements `Instrumentation`: nobody counts."""
+    """Implements `Instrumentation` and records nothing."""
 
     def reconciled(self, seconds: float) -> None:
         pass
@@ -41,7 +41,7 @@ class NoMeter:
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a request was, in the words of an audit log: `create`, `pods`."""
+    """The verb and resource of a request, as in an audit log: `create`, `pods`."""
 
     verb: str
     resource: str
@@ -49,14 +49,14 @@ class Asked(msgspec.Struct, frozen=True):
 
 class Listener(Protocol):
     def answered(self, asked: Asked, code: int) -> None:
-        """The server's status code; 0: no answer."""
+        """Record the status code of a response; 0: no response."""
 
     def followed(self, asked: Asked, trouble: ApiError | None) -> None:
-        """A list or a watch of this resource began, or could not."""
+        """Record that a list or a watch of this resource succeeded or failed."""
 
 
 class InstrumentedTransport:
-    """Implements `Transport`. Tells its listeners what became of every request."""
+    """Implements `Transport`. Notifies its listeners of the result of every request."""
 
     def __init__(self, inner: Transport, *listeners: Listener) -> None:
         self._inner = inner
@@ -106,7 +106,7 @@ def _asked(request: Request) -> Asked:
     target = target_of(request)
     if request.is_write:
         return Asked(target.verb, target.resource)
-    # What the server offers is a page of it, and no list of objects.
+    # A discovery document is not a list of objects.
     return Asked("list" if target.resource and not target.name else "get", target.resource)
 
 

@@ -1,6 +1,6 @@
-"""Numbers for Prometheus: what the operator does, and how its sets and gangs fare. No label grows with the cluster.
+"""Prometheus metrics of the operator, its sets and its gangs. Label values do not grow with the cluster.
 
-Sets and gangs are counted as they change, one at a time; what only matters when somebody asks is read then.
+Sets and gangs are counted incrementally; values that are cheap to read are collected at each scrape.
 """
 
 from collections import Counter as Tally
@@ -34,19 +34,21 @@ from grove.planner.status.write_failures import WRITE_REASONS
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 LEAVING = "Terminating"
 NO_ANSWER = "none"
-# Always shown, so that an alarm sees them return to 0.
+# Always exported, so that an alert sees them return to 0.
 FAILING_REASONS = (*WRITE_REASONS, Reason.CREATE_REJECTED, Reason.NAME_TAKEN)
 _PASS_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LIFE_BUCKETS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0)
 
 
 class Metrics:
-    """Implements `Instrumentation` and `Listener`. Lives as long as the process; controllers come and go with their
-    terms."""
+    """The metrics of the process. Implements `Instrumentation` and `Listener`.
+
+    They outlive the controllers, of which there is one per leader term.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Else every counter has a twin that tells when it was made. The library has no types for this one.
+        # Else every counter has a second metric with its creation time. The library has no types for this function.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=False)
         self._requests = Counter(
@@ -84,7 +86,7 @@ class Metrics:
         self.registry.register(_Present(self))
         self.is_leading = False
         self.controller: Controller | None = None
-        # By resource that cannot be listed or watched: the verb and the code.
+        # By resource that cannot be listed or watched: the verb and the status code.
         self.troubles: Callable[[], Mapping[str, tuple[str, int]]] = dict
         self.lag_seconds: Callable[[], float] = lambda: 0.0
         self.events_lost_before = 0
@@ -97,7 +99,7 @@ class Metrics:
         return generate_latest(self.registry)
 
     def follow(self, controller: Controller) -> None:
-        """From the beginning of a term on."""
+        """Collect from this controller, from the start of a term on."""
         self.controller = controller
         self.is_leading = True
         controller.caches.sets.subscribe(self._set_changed)
@@ -106,7 +108,7 @@ class Metrics:
         self.breaches.follow(controller.caches)
 
     def unfollow(self) -> None:
-        """The term is over: what we counted of others' objects is no longer known."""
+        """Stop to collect at the end of a term: the counts of sets and gangs become unknown."""
         if self.controller is not None:
             self.restarts_before.update(self.controller.watch_restarts())
             self.events_lost_before += self.controller.recorder.dropped_count
@@ -117,7 +119,7 @@ class Metrics:
         self._known.clear()
         self.breaches.unfollow()
 
-    # Meter
+    # Instrumentation
 
     def reconciled(self, seconds: float) -> None:
         self._passes.observe(seconds)
@@ -129,7 +131,7 @@ class Metrics:
         self._bugs.inc()
 
     def restored(self) -> None:
-        """The API server's data were restored from a backup."""
+        """Record that the API server was restored from a backup."""
         self._restores.inc()
 
     # Listener
@@ -140,7 +142,7 @@ class Metrics:
     def followed(self, asked: Asked, trouble: ApiError | None) -> None:
         pass
 
-    # What the caches tell
+    # Changes of the caches
 
     def _set_changed(self, old: PodCliqueSet | None, new: PodCliqueSet | None) -> None:
         _move(self.sets, _set_phase(old), _set_phase(new))
@@ -153,7 +155,7 @@ class Metrics:
     def _measure_gang(
         self, condition: ConditionType, times: Histogram, old: PodGang | None, new: PodGang | None
     ) -> None:
-        """Only the first time counts; a gang that we meet when it is there already tells nothing."""
+        """Record only the first time; a gang that had the condition at the first list is not measured."""
         known = self._known.setdefault(condition, set())
         if new is None:
             if old is not None:
@@ -179,7 +181,7 @@ class Metrics:
 
 
 class _Present(Collector):
-    """What is true at the moment somebody asks."""
+    """A collector of values that are read at each scrape."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

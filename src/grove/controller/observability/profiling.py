@@ -1,4 +1,4 @@
-"""What the process is busy with, for developers: its tasks, its memory, its functions. Off unless asked for."""
+"""Debug endpoints for developers: tasks, memory and CPU profile. They are off by default."""
 
 import asyncio
 import cProfile
@@ -23,7 +23,7 @@ def profiling_pages(clock: Clock) -> Mapping[str, PageMaker]:
             seconds = min(LONGEST_SECONDS, float(query.get("seconds", DEFAULT_SECONDS)))
         except ValueError:
             return Endpoint(body=b"seconds: write a number\n", status=400)
-        # Two profilers at once are an error of the interpreter.
+        # The interpreter supports one profiler at a time.
         async with lock:
             profiler = cProfile.Profile()
             profiler.enable()
@@ -48,7 +48,7 @@ async def _tasks(_: Query) -> Endpoint:
 
 
 async def _memory(query: Query) -> Endpoint:
-    """Counting costs time, so it begins with the first question and `?stop` ends it."""
+    """Return the largest allocations. Tracing is expensive: the first request starts it and `?stop` ends it."""
     if "stop" in query:
         tracemalloc.stop()
         return Endpoint(body=b"stopped\n")

@@ -1,6 +1,6 @@
-"""What pods wait for, in sentences: gates, the scheduler, kubelets, in the order in which a pod meets them.
+"""Explain what pods wait for: gates, the scheduler, the kubelet, in the order in which a pod meets them.
 
-Read off the pods alone; whole gangs and sets are explained in `why.py`.
+The pods alone are the input. `why.py` explains whole gangs and sets.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from grove.planner.explain.text import LISTED_NAMES, Explanation, cause, listed,
 from grove.planner.views import CliqueView
 
 Wait = Callable[[Pod], bool]
-# Volcano's word for a pod that it could place if the rest of its gang fitted. The message names pod and node.
+# Volcano's reason for a pod that it could place if the rest of its gang fitted. The message names pod and node.
 SCHEDULABLE = "Schedulable"
 
 
@@ -30,7 +30,7 @@ def is_unplaced(pod: Pod) -> bool:
 
 
 def is_told_full(pod: Pod) -> bool:
-    """Its scheduler said that no node has room for it."""
+    """Return whether the scheduler reported that no node has enough free capacity for the pod."""
     told = None if pod.is_scheduled else find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
     return told is not None and told.reason == Reason.UNSCHEDULABLE
 
@@ -40,7 +40,7 @@ def is_unready(pod: Pod) -> bool:
 
 
 def blocks_minimum(clique: CliqueView, waits: Wait) -> bool:
-    """Would the clique have its minimum if these pods did not wait?"""
+    """Return whether the clique lacks its minimum because of the pods that wait in this way."""
     return sum(not waits(pod) for pod in clique.active) + clique.done_count < clique.min_available
 
 
@@ -73,7 +73,7 @@ def own_gate_sentences(about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
 
 
 def unplaced_sentences(about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
-    """In the words of whoever schedules."""
+    """Explain pods without a node, with the messages of their scheduler."""
     by_message: dict[str, list[Pod]] = {}
     fitting: list[Pod] = []
     for pod in pods:
@@ -129,7 +129,7 @@ def _why_not_ready(pod: Pod, lost_nodes: frozenset[str]) -> str:
 
 
 def container_trouble(status: ContainerStatus) -> str:
-    """What a container's status says is wrong, or nothing."""
+    """Return the failure that a container's status reports, or ""."""
     waiting, ended = status.state.waiting, status.state.terminated
     if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
         before = status.last_state.terminated
@@ -142,13 +142,13 @@ def container_trouble(status: ContainerStatus) -> str:
 
 
 def exit_of(pod: Pod) -> str:
-    """How a pod ended: `, exit code 1`, as far as it is known."""
+    """Return `, exit code 1`, or "" if the exit code is not known."""
     ended = [status.state.terminated for status in pod.status.container_statuses if status.state.terminated]
     return f", exit code {ended[-1].exit_code}" if ended else ""
 
 
 def stuck_sentences(pods: Iterable[Pod], lost_nodes: frozenset[str]) -> tuple[Explanation, ...]:
-    """Pods that cannot leave, because the node they are on does not answer. Nothing waits for them."""
+    """Explain terminating pods whose node does not answer. The operator does not wait for them."""
     stuck = [pod for pod in pods if pod.metadata.is_terminating and pod.spec.node_name in lost_nodes]
     return tuple(
         note(

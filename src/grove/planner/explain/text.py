@@ -1,4 +1,4 @@
-"""Sentences for people who wait, and the small words they are made of. What they say is decided in `why.py`."""
+"""Build and format the explanations that `grove why` prints. `why.py` decides what they report."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -41,7 +41,7 @@ def note(about: str, text: str) -> Explanation:
 
 
 def _ended(text: str) -> str:
-    """Words of others may end a sentence already."""
+    """Drop a doubled period: a message of another component may end with one already."""
     return text[:-1] if text.endswith("..") else text
 
 
@@ -54,7 +54,7 @@ def verb(number: int, one: str, many: str) -> str:
 
 
 def subject(about: str, pods: Sequence[Pod]) -> str:
-    """`2 pods of podgang/p-0`; a pod that is asked about is called by its name."""
+    """Return `2 pods of podgang/p-0`, or `pod/NAME` if `about` is a pod."""
     return about if _is_about_pod(about) else f"{counted(len(pods), 'pod')} of {about}"
 
 
@@ -80,7 +80,7 @@ def when(instant: datetime | None, now: datetime) -> str:
 
 
 def _span(seconds: int) -> str:
-    """Seconds as long as they can be counted by; `3h59m` when they cannot."""
+    """Return short times in seconds (`30 s`), long ones as `3h59m`."""
     if seconds < LONG_SECONDS:
         return f"{seconds} s"
     minutes = seconds // 60

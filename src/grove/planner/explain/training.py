@@ -1,4 +1,4 @@
-"""How a training set runs, ended, or is ending, in sentences."""
+"""Explain a training set: how it ended, and what is left of its restarts and its time."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from grove.planner.training.lifecycle import budget_of, deadline_of, failure_of,
 
 
 def over_sentences(about: str, pcs: PodCliqueSet) -> tuple[Explanation, ...]:
-    """Nothing, while it runs."""
+    """Explain how the set ended. Empty while it runs."""
     failure = failure_of(pcs.status)
     used = pcs.status.restart_count or 0
     restarts = f"{counted(used, 'restart')} {verb(used, 'was', 'were')} used"
@@ -27,7 +27,7 @@ def over_sentences(about: str, pcs: PodCliqueSet) -> tuple[Explanation, ...]:
 
 
 def run_sentences(about: str, pcs: PodCliqueSet, now: datetime) -> tuple[Explanation, ...]:
-    """What is left of its budget and of its time; nothing where that was not asked for."""
+    """Report the restarts used and the deadline. Empty if no restart was used and there is no deadline."""
     used, budget = pcs.status.restart_count or 0, budget_of(pcs)
     deadline = deadline_of(pcs, pcs.status.start_time)
     told = [f"{used} of {budget} restarts were used."] if used else []

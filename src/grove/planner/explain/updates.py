@@ -1,4 +1,4 @@
-"""How an update stands, in sentences: the first thing that whoever asks about a set wants to know."""
+"""Explain the update of a set that is in progress."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from grove.planner.explain.text import Explanation, cause, next_step
 
 
 def update_sentences(about: str, pcs: PodCliqueSet, findings: Iterable[Finding]) -> tuple[Explanation, ...]:
-    """Nothing, if no update is under way."""
+    """Explain the update. Empty if no update is in progress."""
     progress = pcs.status.rolling_update_progress
     if progress is None or progress.update_ended_at is not None:
         return ()

@@ -1,7 +1,8 @@
-"""Decisions in sentences: what an object waits for, what happens next and when, the most important first.
+"""Explain what an object waits for, what happens next and when; the most important first.
 
-Nothing is decided here: the plan's findings, the views behind it and what schedulers and kubelets wrote on the pods are
-put into words. What only a running operator remembers (refusals) is read back from the conditions it wrote.
+This module decides nothing. It puts into words the findings of the plan, the views behind it, and what schedulers and
+kubelets wrote on the pods. Rejected creates, which only a running operator remembers, are read from the conditions that
+it wrote.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,12 +44,12 @@ from grove.planner.status.write_failures import WRITE_REASONS
 from grove.planner.views import CliqueView, ReplicaView
 
 LISTED_GANGS = 5
-# An operator that lives answers a new set within moments.
+# A running operator acts on a new set within this time.
 ATTENTION_SECONDS = 5
 
 
 class ExplanationPriority(IntEnum):
-    """What to tell first."""
+    """The order in which gangs are explained."""
 
     BROKEN = 0
     LOST = 1
@@ -58,16 +59,16 @@ class ExplanationPriority(IntEnum):
 
 
 class Story(PlanStruct):
-    """Why one gang is not complete."""
+    """The reasons why one gang is not ready."""
 
     rank: ExplanationPriority
     sentences: tuple[Explanation, ...]
 
 
 def told_failures(clique: CliqueView, now: datetime) -> tuple[CreateRejection, ...]:
-    """The refusals that a clique's condition speaks of, one per attempt so far.
+    """Return the rejected creates behind a clique's condition `PodsRejected`, one per attempt so far.
 
-    An operator keeps the number of its attempts to itself; but they follow a rule, so they can be counted again.
+    Only the operator knows the number of its attempts. They follow the back-off schedule, so they can be recomputed.
     """
     told = find_condition(clique.clique.status.conditions, ConditionType.PODS_REJECTED)
     if told is None or told.status != "True" or told.last_transition_time is None:
@@ -87,9 +88,9 @@ def told_failures(clique: CliqueView, now: datetime) -> tuple[CreateRejection, .
 
 
 class Explainer:
-    """Explains one set and its parts. `lost_nodes` do not answer, or do not exist any more.
+    """An explainer of one set and its parts. `lost_nodes` do not answer, or no longer exist.
 
-    `pods` are all of the set, also those whose clique is gone: of a unit that was torn down they may outlive it.
+    `pods` are all pods of the set, including those whose clique was deleted already.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Explainer:
             self._cliques.update({clique.name: (replica, gang) for clique in gang.cliques})
 
     def failing(self, about: str) -> tuple[Explanation, ...]:
-        """Return what keeps failing of the whole set, as its operator wrote it down; to be told before all else."""
+        """Explain writes of the set that keep failing, from its condition. This comes before everything else."""
         told = find_condition(self._snapshot.pcs.status.conditions, ConditionType.RECONCILE_FAILED)
         if told is None or told.status != ConditionStatus.TRUE or told.reason not in WRITE_REASONS:
             return ()
@@ -179,7 +180,7 @@ class Explainer:
         _, gang = self._gangs[name]
         told = story.sentences if story else ()
         if story and story.rank is ExplanationPriority.BEHIND and (base := self._story(gang.base_gang)):
-            # The true cause: what its base gang waits for.
+            # The root cause: what its base gang waits for.
             told = (told[0], *base.sentences, *told[1:])
         return self._whole_set(about) or told or self._fine(about, self._views(name))
 
@@ -227,10 +228,10 @@ class Explainer:
         stuck = stuck_sentences((pod,), self._lost_nodes)
         return stuck or (cause(about, FindingReason.BEING_DELETED, text),)
 
-    # What concerns the whole set
+    # The whole set
 
     def _whole_set(self, about: str) -> tuple[Explanation, ...]:
-        """What stands in the way of everything, if something does."""
+        """Explain what blocks the whole set. Empty if nothing does."""
         pcs = self._snapshot.pcs
         if pcs.metadata.is_terminating:
             return self._being_deleted(about)
@@ -267,7 +268,7 @@ class Explainer:
         )  # fmt: skip
 
     def _unattended_deletion(self, about: str) -> tuple[Explanation, ...]:
-        """An operator that lives takes the pods away first, and lets the set go when it asked for that."""
+        """Explain a deletion that no operator works on. A running operator deletes the pods first."""
         metadata = self._snapshot.pcs.metadata
         deleted = metadata.deletion_timestamp
         waited = int((self._now - deleted).total_seconds()) if deleted else 0
@@ -293,14 +294,14 @@ class Explainer:
         return tuple(cause(about, one.reason, f"{one.message}.") for one in found)
 
     def _missing_topology(self, about: str) -> tuple[Explanation, ...]:
-        """What of its topology new gangs do without; where they wait for it, they say so themselves."""
+        """Report topology constraints that new gangs are placed without. Gangs that wait for them report that."""
         topology = self._snapshot.context.topology
         if not topology.missing or topology.is_waiting or topology.verdict is None:
             return ()
         return (note(about, f"{topology.verdict.message}."),)
 
     def _scheduler_limits(self, about: str) -> tuple[Explanation, ...]:
-        """What the scheduler does not do for the set, as the operator found it."""
+        """Report what the scheduler does not support for this set, from its conditions."""
         types = (ConditionType.GANG_SCHEDULING_UNAVAILABLE, ConditionType.SCHEDULER_LIMITED)
         found = (find_condition(self._snapshot.pcs.status.conditions, type_) for type_ in types)
         return tuple(
@@ -331,7 +332,7 @@ class Explainer:
         ready, wanted = sum(clique.ready_count for clique in cliques), sum(clique.replicas for clique in cliques)
         return (note(about, f"Nothing: {ready} of {counted(wanted, 'pod')} {'is' if wanted == 1 else 'are'} ready."),)
 
-    # One gang; the order of the questions is the order of the causes
+    # One gang. The order of the calls is the order of the causes.
 
     def _story(self, name: str) -> Story | None:
         replica, gang = self._gangs[name]
@@ -365,7 +366,7 @@ class Explainer:
         return Story(rank=ExplanationPriority.BROKEN, sentences=(cause(about, found.reason, f"{found.message}."),))
 
     def _coming_back(self, about: str, rest: Story | None) -> Story | None:
-        """A unit that was torn down says so until all of it exists again; what it waits for comes after."""
+        """Explain a recreation until all of the unit exists again, then what the unit waits for."""
         found = self._finding(about, FindingReason.COMING_BACK)
         if found is None:
             return rest
@@ -405,7 +406,7 @@ class Explainer:
         return Story(rank=ExplanationPriority.BROKEN, sentences=tuple(sentences))
 
     def _obstacle(self, about: str, replica: ReplicaView, gang: GangBlueprint) -> Story | None:
-        """Something other than a pod that cannot be made."""
+        """Explain objects other than pods that cannot be created."""
         keys = {
             f"podgangs/{gang.name}",
             f"services/{gang.base_gang or gang.name}",
@@ -467,7 +468,7 @@ class Explainer:
         return (next_step(about, "the operator creates the others now; if this stays, it is not running."),)
 
     def _replacement(self, about: str, view: CliqueView) -> tuple[Explanation, ...]:
-        """Pods that ended again and again are replaced later and later."""
+        """Explain the back-off of pods that ended repeatedly."""
         replica = self._cliques[view.name][0] if view.name in self._cliques else None
         gang = replica.gangs.get(self._cliques[view.name][1].name) if replica else None
         due = plan_pods(view, referenced_names(gang, view.name), self._now).requeue_at
@@ -480,7 +481,7 @@ class Explainer:
     # Pods
 
     def _pods_story(self, about: str, views: tuple[CliqueView, ...]) -> Story | None:
-        """All pods exist: foreign gates, the scheduler, kubelets, in the order in which a pod meets them."""
+        """Explain what existing pods wait for, in the order in which a pod meets it: gates, the scheduler, kubelets."""
         lost = [view for view in views if clique_breach(view).is_true]
         sentences: list[Explanation] = [
             cause(about, Reason.MINIMUM_LOST, f"{view.name} lost its minimum: {clique_breach(view).message}.")
@@ -497,7 +498,7 @@ class Explainer:
         answers = [(is_so, say(about, found)) for is_so, say in questions if (found := [p for p in pods if is_so(p)])]
         if not answers and not lost:
             return None
-        # What keeps a clique below its minimum comes before what keeps it below its count.
+        # A wait that keeps a clique below its minimum comes before one that keeps it below its replicas.
         answers.sort(key=lambda answer: not any(blocks_minimum(view, answer[0]) for view in views))
         sentences += [sentence for _, found in answers for sentence in found]
         is_blocked = any(blocks_minimum(view, is_so) for is_so, _ in answers for view in views)
@@ -521,7 +522,7 @@ class Explainer:
         )
 
     def _unplaced(self, about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
-        """What the scheduler says of the gang, then what it says of its pods."""
+        """Explain with the scheduler's message about the gang, then with those about its pods."""
         queued = self._finding(self._gang_of(pods[0]), FindingReason.WAITS_FOR_QUEUE)
         if queued is not None:
             return (
@@ -536,7 +537,7 @@ class Explainer:
         return f"podgang/{pod.metadata.labels.get(labels.PODGANG, '')}"
 
     def _countdown(self, lost: list[CliqueView]) -> list[Explanation]:
-        """What a breach leads to and when: of the clique itself, or of its group when that is below its own minimum."""
+        """Explain what a breach leads to and when: that of the clique, or of its group if that is in breach too."""
         groups = {view.clique.metadata.labels.get(labels.GROUP, ""): None for view in lost}
         abouts = [f"podclique/{view.name}" for view in lost] + [f"podcliquescalinggroup/{name}" for name in groups]
         found = [
@@ -546,14 +547,14 @@ class Explainer:
         return [self._consequence(finding) for finding in found]
 
     def _consequence(self, finding: Finding) -> Explanation:
-        # The numbers stand before it, and were told as the cause.
+        # The message starts with the numbers, which the cause reported already.
         what = finding.message.rpartition("; ")[2]
         if finding.reason == FindingReason.TERMINATION_DELAY:
             what = f"{what} {when(finding.until, self._now)}"
         return next_step(finding.about, f"{what}.", reason=finding.reason, until=finding.until)
 
     def _gates_in_the_way(self, clique: CliqueView) -> tuple[Explanation, ...]:
-        """Foreign gates on other cliques' pods hold the whole gang, if its minimum needs those pods."""
+        """Explain foreign gates on pods of other cliques. They hold the whole gang if its minimum needs those pods."""
         name = self._cliques[clique.name][1].name if clique.name in self._cliques else ""
         others = [view for view in self._views(name) if view is not clique] if name else []
         gated = [pod for view in others if blocks_minimum(view, has_foreign_gate) for pod in view.active]
@@ -566,7 +567,7 @@ class Explainer:
         return [*(pod for clique in self._all_cliques() for pod in _pods(clique)), *self._orphans]
 
     def _leaving(self, clique: CliqueView) -> list[Pod]:
-        """Of the clique, and of its earlier lives."""
+        """Return the terminating pods of the clique, and those of its earlier incarnations."""
         earlier = [pod for pod in self._orphans if pod.metadata.labels.get(labels.PODCLIQUE) == clique.name]
         return [*clique.leaving, *earlier]
 

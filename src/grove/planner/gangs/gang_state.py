@@ -62,7 +62,7 @@ def gang_states(
     now: datetime,
     gangs_ahead_count: int,
 ) -> tuple[GangState, ...]:
-    """Gangs in the order in which refused ones try again: the base first."""
+    """Return the gangs in the order in which rejected ones retry: the base first. `busy_gangs` are removed first."""
     states: list[GangState] = []
     ahead = gangs_ahead_count
     for gang in blueprint.gangs:

@@ -140,11 +140,7 @@ def plan_gang_object(
     is_new_life: bool = False,
     takes_revision: bool = False,
 ) -> Create | Patch | None:
-    """Create the gang, or bring what we own of its spec up to date; None when it is right already.
-
-    `is_new_life`: all of it was recreated, and the gang takes the new incarnation over. `takes_revision`: from now on
-    its replica is made from the revision of `context`.
-    """
+    """Create the PodGang, or patch what the operator owns of it. Return None when it is up to date."""
     if current is None:
         return Create(
             resource=PODGANGS,

@@ -1,7 +1,8 @@
-"""Many objects that go at once: one request for those that its selector finds, one each for the others.
+"""Delete many objects: one request for those that the selector matches, one request each for the others.
 
-A user may have taken a label away. What a bulk request does not find would be waited for, for ever. And a user may have
-put our labels on something else: the request names the owners of what was decided on, and spares the rest.
+A user may have removed a label from an object. A bulk request would not match it, and the operator would wait for its
+deletion without end. A user may also have put Grove's labels on a foreign object. So the request names the owners of
+the objects to delete, and the executor keeps objects of other owners.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -45,7 +46,7 @@ def delete_matching(
     *,
     field_selector: str = "",
 ) -> DeleteMany:
-    """Delete these objects, all of which the selector finds, and no object of another owner."""
+    """Delete these objects, all of which the selector matches, and no object of another owner."""
     return DeleteMany(
         resource=resource,
         namespace=namespace,

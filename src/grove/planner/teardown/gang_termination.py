@@ -1,8 +1,8 @@
-"""Gang termination: whose delay has passed, and what is torn down for it.
+"""Gang termination: find the breaches that outlived their delay, and recreate the unit around each.
 
-spec/gang-termination.md: a breach that outlives the delay ends the unit around it - the replica of its group, or the
-whole set replica when the group's own minimum is broken or the clique stands alone. What makes a breach is in
-`planner/status/availability.py`, how a unit goes and comes back in `recreation.py`.
+spec/gang-termination.md: the unit is the replica of the clique's group. It is the whole set replica if the group itself
+is below its minimum, or if the clique is standalone. `planner/status/availability.py` decides what a breach is,
+`recreation.py` deletes and recreates the unit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,14 +40,14 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class PendingTermination(msgspec.Struct, frozen=True, kw_only=True):
-    """One breach that runs: what it would end, when, and the cliques whose pods prove it."""
+    """One active breach: the unit it would terminate, when, and the cliques whose pods prove it."""
 
     unit: RecreationUnit
     about: str
     at: datetime
     why: str
     evidence: tuple[CliqueView, ...]
-    # Of a training set: what caused it, as far as a pod tells.
+    # In a training set: the pod failure that caused it, if a pod shows one.
     failure: PodFailure | None = None
 
 
@@ -58,11 +58,11 @@ class Terminations(msgspec.Struct, frozen=True, kw_only=True):
     looks: tuple[LiveRead, ...] = ()
     findings: tuple[Finding, ...] = ()
     requeue_at: datetime | None = None
-    # Of a training set: why the replica must be restarted, once that is counted; "": it need not.
+    # In a training set: why the replica must be restarted. "": it need not.
     restart: str = ""
-    # Of a training set: the restart is due and held; until it is counted, nothing of the replica is repaired.
+    # In a training set: the restart is due and on hold. Until it is counted, nothing of the replica is repaired.
     is_restart_held: bool = False
-    # A teardown is due and held, see `SetContext` and docs/explanation/gang-termination.md, "Mass outage".
+    # A teardown is due and on hold, see `SetContext` and docs/explanation/gang-termination.md, "Mass outage".
     held_count: int = 0
 
 
@@ -79,7 +79,10 @@ def plan_terminations(
     hold_until: datetime | None,
     outage_until: datetime | None = None,
 ) -> Terminations:
-    """`hold_until`: until then nothing is torn down. `outage_until`: as long as most nodes are not ready."""
+    """Plan the teardowns that are due.
+
+    `hold_until`: the operator tears nothing down before. `outage_until`: set while most nodes are not ready.
+    """
     delay = set_delay(context)
     if delay is None:
         return NONE
@@ -104,7 +107,7 @@ def plan_terminations(
     return Terminations(
         intents=() if context.is_training else tuple(_intents(context, replica, blueprint, due)),
         restart=_restart_reason(due[0], replica) if context.is_training and due else "",
-        # A watch can be cut while others live: whoever is to be ended is looked at once more.
+        # One watch can be stale while others work, so the executor lists the pods again before it deletes them.
         looks=(
             *(read_live(view) for breach in due for view in breach.evidence),
             *(look_at_scale(context, replica, breach.unit) for breach in due if not context.is_training),
@@ -115,13 +118,13 @@ def plan_terminations(
 
 
 def _after_hold(breach: PendingTermination, hold_until: datetime) -> PendingTermination:
-    """The breach, with words about the hold that did not outlast the outage."""
+    """Return the breach with a reason that mentions the hold, which ended before the outage did."""
     words = f"most nodes are still not ready, and the hold of teardowns ended at {wire_time(hold_until)} (maxHold)"
     return msgspec.structs.replace(breach, why=f"{breach.why}; {words}")
 
 
 def set_delay(context: SetContext) -> timedelta | None:
-    """None: gang termination is off."""
+    """Return the termination delay of the set. None: gang termination is off."""
     text = context.spec.template.termination_delay
     return None if text is None else parse_duration(text)
 
@@ -131,7 +134,7 @@ def group_delay(group: GroupBlueprint, delay: timedelta) -> timedelta:
 
 
 def effective_delay(context: SetContext, metadata: ObjectMeta) -> timedelta | None:
-    """The delay that counts for a clique or a group: its group's own, or the set's."""
+    """Return the delay that applies to a clique or a group: its group's own, or the set's."""
     delay = set_delay(context)
     if delay is None:
         return None
@@ -146,7 +149,7 @@ def effective_delay(context: SetContext, metadata: ObjectMeta) -> timedelta | No
 def _breaches(
     replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, delay: timedelta
 ) -> list[PendingTermination]:
-    """Every breach whose clock runs, in the order of the manifest. A unit that is on its way out has none."""
+    """Return every active breach, in the order of the manifest. A unit that is being deleted has none."""
     present = {
         clique.name: replica.cliques[clique.name]
         for clique in blueprint.cliques
@@ -170,7 +173,7 @@ def _training_breaches(
     recreations: Recreations,
     delay: timedelta,
 ) -> list[PendingTermination]:
-    """Whatever breaks, the whole replica is restarted: a training run has no parts that are of use alone."""
+    """Return every active breach of a training replica. Each restarts the whole replica, which is only useful whole."""
     present = [replica.cliques[c.name] for c in blueprint.cliques if recreations.is_present(replica, c)]
     own = [effective_delay(context, view.clique.metadata) for view in present]
     found = (_clique_due(v, REPLICA, delay if d is None else d) for v, d in zip(present, own, strict=True))
@@ -181,9 +184,10 @@ def _training_breaches(
 def _taken_away(
     replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, delay: timedelta
 ) -> Iterator[PendingTermination]:
-    """Cliques are made before their gang: one that is missing although its gang exists was deleted by somebody.
+    """Find cliques that a user deleted.
 
-    With a delay it is made again in time, like pods that are lost. Of a replica that never ran, nothing is lost.
+    Cliques are created before their gang, so a clique that is missing while its gang exists was deleted. With a delay
+    the operator recreates it in time, like lost pods. A replica that never ran has lost nothing.
     """
     has_run = any(view.clique.status.was_available for view in replica.cliques.values())
     delays = {group.name: group_delay(group, delay) for group in blueprint.groups}
@@ -212,7 +216,7 @@ def _clique_due(view: CliqueView, unit: RecreationUnit, delay: timedelta) -> Pen
     return PendingTermination(
         unit=unit,
         about=f"podclique/{view.name}",
-        # Times on the wire are rounded up: without a delay nothing waits for the rest of the second.
+        # Times on the wire are rounded up. Without a delay, do not wait for the rest of the second.
         at=stored + delay if delay else stored - ROUNDING,
         why=f"{view.name}: {verdict.message}",
         evidence=(view,),
@@ -223,7 +227,7 @@ def _clique_due(view: CliqueView, unit: RecreationUnit, delay: timedelta) -> Pen
 def _group_breaches(
     replica: ReplicaView, group: GroupBlueprint, replicas: Sequence[GroupReplica], delay: timedelta
 ) -> Iterator[PendingTermination | None]:
-    """The group ends single replicas itself only while its own minimum holds; else the set decides."""
+    """Find breaches in a group: of single replicas while the group has its minimum, else of the set replica."""
     current = replica.groups.get(group.name)
     if current is None or current.metadata.is_terminating or is_group_updating(current):
         return
@@ -246,7 +250,7 @@ def _group_breaches(
         return
     for j, views in breached.items():
         unit = RecreationUnit(group=group.name, index=j)
-        # The earliest of its breaches ends it.
+        # The earliest of its breaches terminates it.
         yield min(filter(None, (_clique_due(v, unit, delay) for v in views)), key=lambda d: d.at, default=None)
 
 
@@ -258,13 +262,13 @@ def _true_since(conditions: tuple[Condition, ...]) -> datetime | None:
 
 
 def _most_important(due: list[PendingTermination]) -> list[PendingTermination]:
-    """When the whole replica goes, its parts go with it."""
+    """Return the breaches to act on. If the whole replica is terminated, its parts need no termination of their own."""
     whole = [breach for breach in due if breach.unit == REPLICA]
     return [min(whole, key=_order_of_importance)] if whole else due
 
 
 def _order_of_importance(breach: PendingTermination) -> tuple[bool, datetime, datetime]:
-    """What caused the others comes first: a launcher fails because its worker did a moment before."""
+    """Return a sort key that puts the root cause first: a launcher fails because its worker failed a moment before."""
     failure = breach.failure
     started_at = failure.finished_at if failure is not None and failure.finished_at is not None else breach.at
     return failure is None or failure.exit_code is None, started_at, breach.at
@@ -283,7 +287,7 @@ def _restart_reason(breach: PendingTermination, replica: ReplicaView) -> str:
 def _intents(
     context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, due: list[PendingTermination]
 ) -> Iterator[Patch]:
-    """One write per gang that has units to end."""
+    """Yield one write per gang that has units to terminate."""
     for gang in blueprint.gangs:
         current = replica.gangs.get(gang.name)
         ours = [breach for breach in due if is_recorded_on(gang.name, blueprint, breach.unit)]

@@ -1,5 +1,4 @@
-"""Group replicas that go: above the count, or with a removal that was begun. How a unit goes is in
-`unit_removal.py`."""
+"""Delete group replicas above the count, and finish removals that have begun. `unit_removal.py` deletes one unit."""
 
 import msgspec
 
@@ -22,7 +21,7 @@ class Removals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_group_replica_removals(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint) -> Removals:
-    """Group replicas above the count, and those whose removal was begun."""
+    """Delete group replicas above the count, and those whose removal has begun."""
     chains: list[Chain] = []
     findings: list[Finding] = []
     busy: list[str] = []
@@ -52,10 +51,10 @@ def plan_group_replica_removals(context: SetContext, replica: ReplicaView, bluep
 def plan_zero_intents(
     context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
 ) -> tuple[Patch, ...]:
-    """Record that group replicas of the base gang go, because their group was scaled to zero.
+    """Record the deletion of group replicas of the base gang whose group was scaled to zero.
 
-    They have no gang of their own to mark. So they go as a unit that is recreated, and nothing is made for it: should
-    the group be scaled up in the middle, what is left of the old life goes before the new one.
+    They have no gang of their own to mark. So they are deleted like a unit that is recreated, but nothing is created
+    for it. If the group is scaled up meanwhile, the rest of the old incarnation is deleted before the new one starts.
     """
     base = replica.gangs.get(blueprint.base.name)
     if base is None or base.metadata.is_terminating:
@@ -87,7 +86,7 @@ def plan_zero_intents(
 
 
 def _observed_group_replicas(replica: ReplicaView, group: GroupBlueprint) -> dict[int, tuple[CliqueView, ...]]:
-    """The replicas of a group of which something exists, by the labels of their cliques and gangs."""
+    """Return the existing replicas of a group, by the labels of their cliques and gangs."""
     found: dict[int, list[CliqueView]] = {}
     for clique in replica.cliques.values():
         if clique.clique.metadata.labels.get(labels.GROUP) == group.name:

@@ -1,4 +1,4 @@
-"""One pod that is given up, and what its clique is told about it."""
+"""Delete one pod, and record an event on its clique."""
 
 from grove.api.reasons import EventReason
 from grove.api.resources import PODCLIQUES, PODS

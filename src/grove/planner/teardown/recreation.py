@@ -1,9 +1,10 @@
-"""Units torn down to come back: a set replica, or one replica of a group, in a new incarnation.
+"""Delete and recreate a unit: a set replica or one replica of a group, in a new incarnation.
 
-Many deletes and creates, so the intent is recorded first, on the PodGang of the unit, in one write: the new incarnation
-and the scale to come back with. As long as it is open, whatever of the unit carries another incarnation goes, and
-whatever is missing is made in the new one. It is closed when every clique was seen in its new life. Why a unit is
-recreated is decided elsewhere (`gang_termination.py`); units that go for good are in `unit_removal.py`.
+This takes many deletes and creates, so the operator first records the intent on the PodGang of the unit, in one write:
+the new incarnation and the scale to recreate. While the intent is open, objects of the unit with another incarnation
+are deleted, and missing objects are created in the new one. The intent is closed when every clique was observed in its
+new incarnation. `gang_termination.py` and others decide why a unit is recreated; `unit_removal.py` deletes units that
+are not recreated.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +24,7 @@ from grove.planner.views import CliqueView, ReplicaView
 
 
 class RecreationUnit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What goes and comes back as a whole. Without a group it is the set replica, else that replica of the group."""
+    """A unit that is recreated as a whole. Without a group it is the set replica, else that replica of the group."""
 
     group: str = ""
     index: int = -1
@@ -43,23 +44,23 @@ class Recreation(RecreationUnit, frozen=True, kw_only=True, omit_defaults=True):
     """One open intent."""
 
     incarnation: str
-    # Counts that differ from the template's: a clique scaled at run time comes back with its scale.
+    # Replica counts that differ from the template: a clique that was scaled at run time keeps its scale.
     scale: dict[str, int] = {}
     reason: str = ""
 
     def count_of(self, clique: CliqueBlueprint) -> int:
-        """How many pods the clique comes back with."""
+        """Return how many pods the recreated clique gets."""
         return self.scale.get(clique.name, clique.template.spec.replicas)
 
     def is_new(self, incarnation: str) -> bool:
-        """Scaled gangs of a set replica add the generation of their group."""
+        """Return whether an incarnation is that of this intent. Scaled gangs append the generation of their group."""
         return incarnation == self.incarnation or incarnation.startswith(f"{self.incarnation}-")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a PodGang remembers of the recreations of its units."""
+    """The recreations of a PodGang's units, as stored in its annotation. The field names are on the wire."""
 
-    # How often something of this gang was recreated: no incarnation is ever used twice.
+    # How often a unit of this gang was recreated. No incarnation is used twice.
     count: int = 0
     # The incarnations of group replicas that were recreated on their own.
     lives: dict[str, str] = {}
@@ -73,7 +74,7 @@ def read_record(gang: PodGang | None) -> Record:
     try:
         return msgspec.json.decode(text, type=Record)
     except msgspec.DecodeError:
-        # Somebody edited it: what it said is lost, what exists stays.
+        # A user edited the annotation: its content is lost, and existing objects stay.
         return Record()
 
 
@@ -87,7 +88,7 @@ class Recreations:
         self.is_any_open = any(record.open for record in self._records.values())
 
     def of(self, clique: CliqueBlueprint) -> Recreation | None:
-        """The intent that this clique is subject to; that of the whole replica first."""
+        """Return the open intent that covers this clique; that of the whole replica first."""
         if not self.is_any_open:
             return None
         covering = (one for one in (*self._base_record.open, *self._records[clique.gang].open) if one.covers(clique))
@@ -98,14 +99,14 @@ class Recreations:
         return recreation is not None and not recreation.is_new(view.incarnation)
 
     def is_present(self, replica: ReplicaView, clique: CliqueBlueprint) -> bool:
-        """It exists, in the incarnation that it should have."""
+        """Return whether the clique exists in the incarnation that it should have."""
         view = replica.cliques.get(clique.name)
         return view is not None and not view.is_terminating and not self.is_old(clique, view)
 
     def life_of(self, clique: CliqueBlueprint) -> str:
-        """The incarnation of a group replica that was recreated on its own before, or "".
+        """Return the incarnation of a group replica of the base gang that was recreated on its own, or "".
 
-        Where it is a gang of its own, that gang's label tells: since then its whole replica may have been recreated.
+        A scaled gang has its incarnation as a label: its whole set replica may have been recreated since.
         """
         if clique.base_gang:
             return ""
@@ -114,7 +115,7 @@ class Recreations:
 
     @property
     def whole(self) -> Recreation | None:
-        """The intent of the whole set replica."""
+        """Return the open intent of the whole set replica."""
         return next((one for one in self._base_record.open if not one.group), None)
 
     def open_in(self, gang_name: str) -> tuple[Recreation, ...]:
@@ -134,8 +135,9 @@ def plan_intent(
 ) -> Patch:
     """Record in one write that these units of a gang are recreated. Nothing was deleted yet.
 
-    `seen` are the incarnations of all that exists: the new one is none of them, also when somebody deleted the gang
-    that remembered how many there were. Whoever counts lives elsewhere says which this is: what exists of it stays.
+    `seen` are the incarnations of all existing objects. The new one differs from them, even if a user deleted the gang
+    that recorded the count. `count` sets the number of the new incarnation, for callers that count on their own:
+    existing objects of that incarnation stay.
     """
     record = read_record(gang)
     if count is None:
@@ -146,7 +148,7 @@ def plan_intent(
     )
     keys = {unit.key for unit in units}
     is_whole = REPLICA.key in keys
-    # When all goes, what was open for a part is done with it.
+    # The recreation of the whole replica replaces the open intents of its parts.
     kept = () if is_whole else tuple(one for one in record.open if one.key not in keys)
     lives = {} if is_whole else {**record.lives, **{unit.key: life for unit in units}}
     updated = Record(count=count, lives=lives, open=(*kept, *fresh))
@@ -169,7 +171,7 @@ def _record(
 
 
 def is_recorded_on(gang_name: str, blueprint: ReplicaBlueprint, unit: RecreationUnit) -> bool:
-    """A unit is recorded on the gang that holds its cliques; the set replica on the base gang."""
+    """Return whether the intent of a unit is stored on this gang: the gang of its cliques, or the base gang."""
     if not unit.group:
         return gang_name == blueprint.base.name
     return any(
@@ -178,7 +180,7 @@ def is_recorded_on(gang_name: str, blueprint: ReplicaBlueprint, unit: Recreation
 
 
 def look_at_scale(context: SetContext, replica: ReplicaView, unit: RecreationUnit) -> LiveRead:
-    """Before a unit is recorded: with which counts it comes back is read afresh, as is what proves its end."""
+    """Return the live read of a unit's replica counts. It happens before the intent is recorded."""
     groups = (group.metadata for group in replica.groups.values() if unit.group in ("", group.metadata.name))
     own = () if unit.group else (context.owner_key,)
     return LiveRead(
@@ -190,7 +192,7 @@ def look_at_scale(context: SetContext, replica: ReplicaView, unit: RecreationUni
 
 
 def live_scale(replica: ReplicaView, blueprint: ReplicaBlueprint, units: Sequence[RecreationUnit]) -> dict[str, int]:
-    """Counts that somebody changed at run time; of what is gone and not back yet, as they were noted then."""
+    """Return replica counts that were changed at run time; those of deleted cliques as their intent recorded them."""
     recreations = Recreations(replica, blueprint)
     found: dict[str, int] = {}
     for clique in blueprint.cliques:
@@ -203,12 +205,15 @@ def live_scale(replica: ReplicaView, blueprint: ReplicaBlueprint, units: Sequenc
 
 
 def _birth_of(gang: PodGang, context: SetContext) -> str:
-    """The incarnation without its count of recreations."""
+    """Return the incarnation without its count of recreations."""
     return gang.metadata.labels.get(labels.INCARNATION, str(context.generation)).partition(".")[0]
 
 
 def count_of(incarnation: str) -> int:
-    """`1.2-5` is the second recreation of what came to life as 1, and scaled out at generation 5 of its group."""
+    """Return the recreation count of an incarnation.
+
+    `1.2-5` is the second recreation of incarnation 1, scaled out at generation 5 of its group.
+    """
     counts = (part.partition(".")[2] for part in incarnation.split("-"))
     return max((int(count) for count in counts if count.isdecimal()), default=0)
 
@@ -216,7 +221,7 @@ def count_of(incarnation: str) -> int:
 def plan_recreation_deletes(
     context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
 ) -> tuple[Stage, Stage]:
-    """What is left of the old incarnations: pods first, then cliques; one request for all of a unit."""
+    """Delete the rest of the old incarnations: pods first, then cliques; one request per unit."""
     if not recreations.is_any_open:
         return (), ()
     by_unit: dict[str, tuple[Recreation, list[CliqueView]]] = {}
@@ -239,7 +244,7 @@ def plan_recreation_deletes(
 def plan_notes(
     context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
 ) -> Iterable[Patch]:
-    """Counts that somebody changed after the intent was recorded are added to it before those cliques go."""
+    """Add replica counts that changed after the intent was recorded, before those cliques are deleted."""
     return _amend(
         context,
         replica,
@@ -268,7 +273,7 @@ def _with_counts(
 def plan_close(
     context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
 ) -> Iterable[Patch]:
-    """Drop each intent of which every clique was seen in its new life."""
+    """Drop each intent of which every clique was observed in its new incarnation."""
     return _amend(
         context,
         replica,
@@ -287,7 +292,7 @@ def _amend(
     change: Callable[[tuple[Recreation, ...]], tuple[Recreation, ...]],
     reason: str,
 ) -> Iterable[Patch]:
-    """The open intents of every gang, changed where there is something to change."""
+    """Yield a write for every gang whose open intents change."""
     if not recreations.is_any_open:
         return
     for gang in blueprint.gangs:
@@ -323,11 +328,11 @@ def _wanted_labels(context: SetContext, replica: ReplicaView, unit: RecreationUn
 
 
 def _by_label(views: Sequence[CliqueView]) -> Iterable[tuple[frozenset[str], list[CliqueView]]]:
-    """By incarnation, so that a request that comes late can never hit the next one."""
+    """Group by incarnation, so that a late request cannot delete the objects of the next one."""
     labelled = [view for view in views if view.incarnation]
     if labelled:
         yield frozenset(view.incarnation for view in labelled), labelled
-    # Made by an older version.
+    # Created by an older version.
     bare = [view for view in views if not view.incarnation]
     if bare:
         yield frozenset(), bare

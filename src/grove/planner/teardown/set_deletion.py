@@ -1,6 +1,6 @@
-"""A set that is being deleted: its pods and children go in bulk, then the set is let go. All finalizers are here.
+"""Delete the pods and children of a set in bulk, then remove its finalizer. All finalizers are handled here.
 
-Nothing is waited for: the garbage collector finishes what is left, by owner reference.
+The operator waits for nothing: the garbage collector deletes the rest by owner reference.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ from grove.planner.views import ReplicaView
 
 
 def plan_finalizer(pcs: PodCliqueSet) -> tuple[Chain, ...]:
-    """A set carries our finalizer before anything is created for it, so that its end is always ours to see."""
+    """Add Grove's finalizer before anything is created for the set, so that its deletion is always observed."""
     if labels.SET_FINALIZER in pcs.metadata.finalizers:
         return ()
     return chain(
@@ -48,7 +48,7 @@ def plan_deletion(snapshot: Snapshot) -> tuple[Chain, ...]:
 
 
 def plan_old_finalizers(replica: ReplicaView) -> Stage:
-    """Objects of older versions carry finalizers of ours; nobody else will ever remove them."""
+    """Remove finalizers that older versions of Grove set. No other controller removes them."""
     found: list[tuple[Resource[Any], ObjectMeta, str]] = [
         *((PODCLIQUES, c.clique.metadata, labels.CLIQUE_FINALIZER) for c in replica.cliques.values()),
         *((GROUPS, g.metadata, labels.GROUP_FINALIZER) for g in replica.groups.values()),
@@ -86,7 +86,7 @@ def _children(snapshot: Snapshot) -> Stage:
         (GROUPS, tuple(g.metadata for r in replicas for g in r.groups.values())),
         (PODGANGS, tuple(g.metadata for g in gangs)),
         (SERVICES, tuple(s.metadata for r in replicas for s in r.services.values())),
-        # The next set of this name needs their names at once.
+        # The next set of this name needs their names immediately.
         (CONTROLLER_REVISIONS, tuple(revision.metadata for revision in snapshot.revisions)),
     )
     return tuple(_delete_many(resource, context, children) for resource, children in found if children)

@@ -1,6 +1,7 @@
-"""A training set that failed for good: nothing is made any more, what still runs or waits goes, then its phase says so.
+"""End a training set that failed: delete its running and waiting pods, then set its phase to Failed.
 
-Pods that ended by themselves stay for their logs until the set is deleted.
+The operator creates nothing more for the set. Pods that ended on their own stay until the set is deleted, for their
+logs.
 """
 
 from collections.abc import Iterator
@@ -23,17 +24,17 @@ NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
-    """None: it has not failed, or all that is left to do was done."""
+    """Return the next step of ending a failed set. None: the set has not failed, or nothing is left to do."""
     status = snapshot.pcs.status
     failure = failure_of(status)
     if failure is None:
         return None
     pods = tuple(_pods(snapshot))
     left = [pod for pod in pods if pod.is_active]
-    # A create that was under way may arrive after the end: its pod goes too.
+    # A create that was in flight may arrive after the end. Its pod is deleted too.
     if is_finished(snapshot.pcs) and not left:
         return None
-    # One that should have left long ago hangs on a node that does not answer: nobody waits for it.
+    # A pod whose deletion is overdue is on a node that does not answer. Do not wait for it.
     leaving = [gone_at(pod) for pod in pods if pod.metadata.is_terminating and now < gone_at(pod)]
     if left:
         deletes = delete_all(

@@ -1,7 +1,7 @@
-"""Why a training clique broke: the first of its pods that failed, or else the first that was lost.
+"""Find why a training clique is in breach: the first of its pods that failed, or else the first that was lost.
 
-spec/training-jobs.md asks for events and a condition; DESIGN, "Training failure", says what they carry. The facts are
-stored in the clique's status together with the breach, before the pods that prove it go.
+spec/training-jobs.md requires events and a condition; DESIGN, "Training failure", lists their content. The failure is
+stored in the clique's status together with the breach, before the pods that prove it are deleted.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -17,23 +17,23 @@ _LATE = datetime.max.replace(tzinfo=UTC)
 
 
 def find_first_failure(clique: CliqueView) -> PodFailure | None:
-    """Return what broke the clique, as stored when the breach began or as seen now; None: no pod tells."""
+    """Return the failure that caused the breach: stored when it began, or observed now. None: no pod shows one."""
     stored = clique.clique.status.first_failure
-    # What was replaced since, and is ready again, has not broken it.
+    # An index whose replacement is ready did not cause the breach.
     whole = clique.done_indices.union(pod_index(pod) for pod in clique.active if pod.is_ready)
     seen = (*_find_failures(clique, whole), *_find_losses(clique, whole))
     return first_of((*seen, *((stored,) if stored else ())))
 
 
 def find_index_failure(clique: CliqueView, index: int) -> PodFailure | None:
-    """Return what the last pod of an index failed with."""
+    """Return the failure of the last pod of an index."""
     others = {pod_index(pod) for pod in (*clique.failed, *clique.active)} - {index}
     failures = _find_failures(clique, others)
     return max(failures, key=lambda one: (one.finished_at or _LATE, one.pod), default=None)
 
 
 def first_of(failures: Iterable[PodFailure]) -> PodFailure | None:
-    """Pods that failed come before pods that were lost, and each before what came later."""
+    """Return the earliest failure. Pods that failed come before pods that were lost."""
     return min(failures, key=lambda one: (one.exit_code is None, one.finished_at or _LATE, one.pod), default=None)
 
 
@@ -46,7 +46,7 @@ def describe_failure(failure: PodFailure) -> str:
 
 
 def _find_failures(clique: CliqueView, whole: Collection[int]) -> Iterator[PodFailure]:
-    """Yield pods that failed, and pods that are not ready because a container of theirs did."""
+    """Yield pods that failed, and pods that are not ready because one of their containers failed."""
     for pod in (*clique.failed, *clique.active):
         ended = _first_failed_container(pod)
         if pod_index(pod) in whole:
@@ -58,7 +58,7 @@ def _find_failures(clique: CliqueView, whole: Collection[int]) -> Iterator[PodFa
 
 
 def _read_failed_pod(pod: Pod, ended: tuple[ContainerStatus, TerminatedState] | None) -> PodFailure:
-    # An evicted pod has the kubelet's reason of its own; its containers say only that they were killed.
+    # The kubelet sets a reason on an evicted pod. Its containers only report that they were killed.
     if ended is not None and not pod.status.reason:
         return _read_container(pod, *ended)
     return PodFailure(
@@ -92,7 +92,7 @@ def _read_container(pod: Pod, status: ContainerStatus, state: TerminatedState) -
 
 
 def _find_losses(clique: CliqueView, whole: Collection[int]) -> Iterator[PodFailure]:
-    """Yield pods that are being deleted, and pods that were ready and are not any more."""
+    """Yield pods that are being deleted, and pods that were ready and no longer are."""
     for pod in clique.leaving:
         if pod_index(pod) in whole or pod.is_failed or pod.is_succeeded:
             continue
@@ -105,7 +105,7 @@ def _find_losses(clique: CliqueView, whole: Collection[int]) -> Iterator[PodFail
             finished_at=pod.metadata.deletion_timestamp,
         )
     for pod in clique.active:
-        # Its kubelet called it ready and somebody else did not: the node controller, which hears nothing of the node.
+        # The kubelet reported it ready. The node controller set it to not ready, because the node sends no status.
         reported = pod.status.container_statuses
         is_silent = not pod.is_ready and bool(reported) and all(status.ready for status in reported)
         if (is_silent or has_lost_readiness(pod)) and _first_failed_container(pod) is None:
@@ -127,6 +127,6 @@ def _not_ready_since(pod: Pod) -> datetime | None:
 
 
 def _shorten(text: str) -> str:
-    """Return at most 256 characters on one line: the text is what a program wrote, and may be anything."""
+    """Return at most 256 characters on one line. The text comes from a user's program and may contain anything."""
     clean = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return clean if len(clean) <= LONGEST_MESSAGE else f"{clean[: LONGEST_MESSAGE - 3]}..."

@@ -1,7 +1,6 @@
-"""Training: how far each replica is, when one is restarted, and when the whole set succeeded or failed.
+"""Compute how far a training set is: the run of each replica, and whether the set succeeded or failed.
 
-spec/training-jobs.md. A restart is decided by a breach, counted in the set's status in the same write that asks for it,
-and carried out as a recreation of the whole replica: a replica whose stored count is ahead of its lives is made anew.
+spec/training-jobs.md. Restarts are in `restarts.py`, the deadline is in `max_runtime.py`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +33,7 @@ FINISHED = (SetPhase.SUCCEEDED, SetPhase.FAILED)
 
 
 class ReplicaRun(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one replica of a training set is."""
+    """The progress of one replica of a training set."""
 
     index: int
     # Why it must be restarted now; "": it need not.
@@ -154,7 +153,7 @@ def plan_restart_deletes(
 
 
 class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a training set's status should say of its run."""
+    """The fields of a training set's status that its run decides."""
 
     phase: str
     start_time: datetime | None

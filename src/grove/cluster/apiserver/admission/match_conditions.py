@@ -1,4 +1,4 @@
-"""Match conditions of webhooks: expressions about a write that must all be true before the webhook is asked."""
+"""Match conditions of webhooks: CEL expressions that must all be true for a webhook to be called."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ class ConditionError(Exception):
 
 
 def are_met(expressions: Sequence[str], *, request: JsonObject, obj: JsonObject | None, old: JsonObject | None) -> bool:
-    """One that is false decides; otherwise raises `ConditionError` if one cannot be evaluated."""
+    """Return whether all conditions are true. A false one decides; else raises `ConditionError` if one has an error."""
     variables = Variables({"request": request, "object": obj, "oldObject": old})
     problems = []
     for expression in expressions:
@@ -30,7 +30,7 @@ def are_met(expressions: Sequence[str], *, request: JsonObject, obj: JsonObject 
 
 
 def condition_problem(expression: str) -> str:
-    """Why this is no expression, or nothing."""
+    """Return the compile error of the expression, or an empty string."""
     try:
         _program(expression)
     except CompileError as problem:
@@ -39,7 +39,7 @@ def condition_problem(expression: str) -> str:
 
 
 def _program(expression: str) -> CelProgram:
-    """The library knows one variable; each of ours is the only item of a list that is gone through."""
+    """Compile the expression. `self` is the only variable, so each real variable is bound by a one-item `map`."""
     source = f"\n{expression}\n"
     for name in ("request", "oldObject", "object"):
         source = f"[self.{name}].map({name},{source})[0]"

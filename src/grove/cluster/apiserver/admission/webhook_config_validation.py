@@ -1,4 +1,4 @@
-"""The rules of webhook configurations as objects: what is filled in, and what makes no sense."""
+"""Strategy of webhook configurations: defaults and validation."""
 
 import re
 
@@ -71,7 +71,7 @@ class _Configuration(msgspec.Struct):
 
 
 def prepared_webhooks(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
-    """With every default filled in. Raises 400 where the types are wrong."""
+    """Return the configuration with defaults. Raises 400 for wrong types."""
     try:
         msgspec.convert(obj, _Configuration)
     except msgspec.ValidationError as problem:

@@ -40,11 +40,11 @@ _NO_NETWORK = "the embedded cluster has no network of Services; give the webhook
 
 
 class AdmissionWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A write as webhooks see it. `object` is None of a deletion, `old` of a creation."""
+    """A write as webhooks see it. `object` is None for a delete, `old` is None for a create."""
 
     operation: Operation
     resource_info: ResourceInfo
-    # Of the body where it is not the resource's own: a Scale, a Binding.
+    # Those of the body if it differs from the resource: a Scale, a Binding.
     api_version: str
     kind: str
     namespace: str
@@ -58,14 +58,14 @@ class AdmissionWrite(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_configuration(self) -> bool:
-        """Webhooks are not asked about webhooks: nobody could remove one that is broken."""
+        """Whether a webhook configuration is written. No webhook is called then: a broken one must be removable."""
         return self.resource_info is MUTATING or self.resource_info is VALIDATING
 
 
 class Inquiry:
-    """What was found out for one request, while its verb is carried out again and again.
+    """The webhook responses for one request, while its verb is executed repeatedly.
 
-    Chance and time stand still for it: a question that was answered must not become another one.
+    Random numbers and the time are the same in each execution, so that the requests to webhooks do not change.
     """
 
     def __init__(self, seed: int, instant: datetime) -> None:
@@ -90,7 +90,7 @@ class _Hook(msgspec.Struct, frozen=True):
 
 
 class WebhookDispatcher:
-    """All webhooks of a cluster."""
+    """The dispatcher for all webhooks of a cluster."""
 
     def __init__(self, store: Storage) -> None:
         self._store = store
@@ -106,11 +106,11 @@ class WebhookDispatcher:
         return bool(self._validating.hooks())
 
     def mutated(self, write: AdmissionWrite, webhook_session: Inquiry | None, warnings: list[str]) -> JsonObject | None:
-        """The object after every mutating webhook, which are asked one after the other; raises as `StatusError`."""
+        """Return the object after all mutating webhooks, which are called in sequence. Raises `StatusError`."""
         hooks = self._mutating.hooks()
         if write.is_configuration:
             return write.object
-        # Those that want to see what others changed after them.
+        # Webhooks with reinvocationPolicy IfNeeded run again if a later one changed the object.
         seen: dict[int, None] = {}
         again: dict[int, None] = {}
         for index, hook in enumerate(hooks):
@@ -130,7 +130,7 @@ class WebhookDispatcher:
         return write.object
 
     def validate(self, write: AdmissionWrite, webhook_session: Inquiry | None, warnings: list[str]) -> None:
-        """Every validating webhook is asked, all at once; raises as the first that refuses."""
+        """Call all validating webhooks at once. Raise the error of the first that denies the write."""
         hooks = self._validating.hooks()
         if write.is_configuration:
             return
@@ -146,7 +146,7 @@ class WebhookDispatcher:
     def _verdict(
         self, hook: _Hook, write: AdmissionWrite, webhook_session: Inquiry | None, warnings: list[str]
     ) -> WebhookResult:
-        """Of a webhook that is not refused; raises."""
+        """Return the result of a webhook that allows the write. Raises `StatusError` if it denies it or failed."""
         call = self._call(hook, write)
         outcome = None if webhook_session is None else webhook_session.answers.get(call.key)
         match outcome:
@@ -177,7 +177,7 @@ class WebhookDispatcher:
         )
 
     def _address(self, config: JsonObject) -> Address:
-        """A Service that stands for a host outside of the cluster is that host; others lead nowhere here."""
+        """Return the address of a webhook. Of Services only those of type ExternalName can be reached here."""
         service = config.get("service")
         if service is None:
             return Address(shown=config["url"], url=config["url"])
@@ -216,7 +216,7 @@ class WebhookDispatcher:
 
 
 class _Source:
-    """The webhooks of all configurations of one kind, by the names of their configurations."""
+    """The webhooks of all configurations of one kind, in the order of the configuration names."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -260,7 +260,7 @@ def _is_resource(text: str, write: AdmissionWrite) -> bool:
 
 
 def _has_labels(selector: JsonObject | None, write: AdmissionWrite) -> bool:
-    """Of an update the object as it was counts as well."""
+    """Return whether the selector matches the object, or the old object of an update."""
     if not selector:
         return True
     return any(obj is not None and selects(selector, obj) for obj in (write.object, write.old))
@@ -279,11 +279,11 @@ def _meets_conditions(hook: _Hook, write: AdmissionWrite) -> bool:
         raise forbidden(write.resource_info, write.name, str(problem)) from None
 
 
-# --- questions -------------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 def _question(write: AdmissionWrite) -> JsonObject:
-    """The request of a review, but for its uid."""
+    """Return the request of an AdmissionReview without its uid."""
     resource_info = write.resource_info
     kind = _kind(write.api_version, write.kind)
     resource = {"group": resource_info.group, "version": resource_info.version, "resource": resource_info.plural}
@@ -313,7 +313,7 @@ def _kind(api_version: str, kind: str) -> JsonObject:
     return {"group": group, "version": version, "kind": kind}
 
 
-# --- verdicts --------------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 def _patched(hook: _Hook, write: AdmissionWrite, verdict: WebhookResult) -> JsonObject | None:
@@ -332,13 +332,13 @@ def _patched(hook: _Hook, write: AdmissionWrite, verdict: WebhookResult) -> Json
 
 
 def _internal(why: str) -> StatusError:
-    """How a real server tells that a webhook is to blame, and not the client."""
+    """Return the error of a real API server for a webhook that failed."""
     details = {"causes": [{"message": why}]}
     return StatusError(500, "InternalError", f"Internal error occurred: {why}", details)
 
 
 class _DeniedError(StatusError):
-    """The webhook's own words, whatever they are."""
+    """A denial with the status that the webhook returned."""
 
     def __init__(self, given: JsonObject, message: str) -> None:
         code = given.get("code")

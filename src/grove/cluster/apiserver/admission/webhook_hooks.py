@@ -1,6 +1,6 @@
-"""Writes of verbs as webhooks see them: where verbs ask, and what they do with an object that was changed for them.
+"""Webhook hooks of verbs: build the admission request of each write and apply the changes of mutating webhooks.
 
-Which webhooks there are and what they say: `webhook_dispatcher.py`.
+`webhook_dispatcher.py` selects and calls the webhooks.
 """
 
 from grove.api.types.admission import Operation
@@ -12,7 +12,7 @@ from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.verbs.scale_conversion import replicas_of, scale_of, with_replicas
 from grove.cluster.built_in_resources import PODS, ResourceInfo
 
-# What only the server writes, and has not written yet when a new object is changed.
+# Fields that the server sets after mutating webhooks have seen a new object.
 _UNBORN = ("uid", "resourceVersion", "generation", "creationTimestamp")
 _USERS_FIELDS = ("labels", "annotations", "ownerReferences", "finalizers", "generateName")
 _SUFFIX_LENGTH = 5
@@ -21,7 +21,7 @@ _META = "meta.k8s.io/v1"
 
 
 def mutated(context: Context, target: RequestInfo, new: JsonObject, old: JsonObject | None) -> JsonObject:
-    """The object as mutating webhooks leave it: the same one if none changed it."""
+    """Return the object after mutating webhooks: the same object if none changed it."""
     webhooks = context.webhooks
     if webhooks is None or not webhooks.has_mutating:
         return new
@@ -34,7 +34,7 @@ def mutated(context: Context, target: RequestInfo, new: JsonObject, old: JsonObj
     changed = webhooks.mutated(write, context.webhook_session, context.warnings) or {}
     if changed == shown:
         return new
-    # What the webhook made of it must still be an object of its kind.
+    # The changed object must still be valid for its kind.
     read_shape(target.resource_info, changed)
     metadata = {key: value for key, value in new["metadata"].items() if key not in _USERS_FIELDS}
     metadata |= {key: changed["metadata"][key] for key in _USERS_FIELDS if changed["metadata"].get(key)}
@@ -42,7 +42,7 @@ def mutated(context: Context, target: RequestInfo, new: JsonObject, old: JsonObj
 
 
 def validate(context: Context, target: RequestInfo, new: JsonObject, old: JsonObject | None) -> None:
-    """Raises what a validating webhook has against the write."""
+    """Raise the error of a validating webhook that denies the write."""
     webhooks = context.webhooks
     if webhooks is None or not webhooks.has_validating:
         return
@@ -54,7 +54,7 @@ def validate(context: Context, target: RequestInfo, new: JsonObject, old: JsonOb
 
 
 def admit_deletion(context: Context, target: RequestInfo, old: JsonObject, *, is_dry: bool) -> None:
-    """Raises what any webhook has against the deletion. Of a collection each object is asked about."""
+    """Raise the error of a webhook that denies the delete. For a collection each object is admitted separately."""
     webhooks = context.webhooks
     if webhooks is None or not (webhooks.has_mutating or webhooks.has_validating):
         return
@@ -85,7 +85,7 @@ def admit_eviction(context: Context, target: RequestInfo, eviction: JsonObject, 
 def _admit_below_pod(
     context: Context, target: RequestInfo, api_version: str, body: JsonObject, *, is_dry: bool
 ) -> None:
-    """What is created under a pod. What a webhook changes in it is not taken."""
+    """Admit a subresource that is created under a pod. Changes of mutating webhooks are ignored."""
     webhooks = context.webhooks
     if webhooks is None or not (webhooks.has_mutating or webhooks.has_validating):
         return
@@ -143,7 +143,7 @@ def _scale_write(context: Context, target: RequestInfo, new: JsonObject, old: Js
 
 
 def _namespace(target: RequestInfo, name: str) -> str:
-    """Of a namespace itself its own name."""
+    """Return the namespace of the write; a namespace object is in itself."""
     return name if _is_namespace(target.resource_info) else target.namespace
 
 
@@ -156,7 +156,7 @@ def _shown_name(target: RequestInfo, shown: JsonObject) -> str:
 
 
 def _unborn(metadata: JsonObject) -> JsonObject:
-    """As its author sent it: a name that will be made of `generateName` is not there yet."""
+    """Return the metadata as the client sent it, without a name that is generated from `generateName`."""
     found = {key: value for key, value in metadata.items() if key not in _UNBORN}
     beginning, name = metadata.get("generateName"), metadata["name"]
     if beginning and name.startswith(beginning) and len(name) == len(beginning) + _SUFFIX_LENGTH:

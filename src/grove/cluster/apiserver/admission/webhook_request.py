@@ -1,7 +1,6 @@
-"""One question to one webhook, and what its answer means. Pure: bytes go out and come in elsewhere.
+"""Requests to and responses from a single webhook. No I/O.
 
-Which webhooks are asked, and what happens with their verdicts: `webhook_dispatcher.py`. Carrying a question there:
-`cluster/http/webhook_client.py`.
+`webhook_dispatcher.py` selects webhooks and uses their results; `cluster/http/webhook_client.py` sends the requests.
 """
 
 import base64
@@ -17,24 +16,24 @@ _VERSION = "admission.k8s.io/v1"
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a webhook is asked."""
+    """The address of a webhook."""
 
-    # As a client of the API server knows it.
+    # As it appears in error messages.
     shown: str
-    # Where it is in truth; empty: nowhere, and `problem` says why.
+    # The URL to call. Empty: the webhook cannot be called, and `error_message` gives the reason.
     url: str = ""
-    # The name that its certificate is for, where that is not the host of the URL.
+    # The name in its certificate, if that is not the host of the URL.
     tls_name: str = ""
     problem: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that must be asked before a write can go on."""
+    """A call that is needed before a write can continue."""
 
     webhook: str
     is_mutating: bool
     address: "Address"
-    # Whose certificates to trust: base64 of PEM.
+    # The CA bundle: base64 of PEM.
     ca_bundle: str
     timeout_seconds: int
     # The request of the review, as JSON, without its uid.
@@ -51,7 +50,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a webhook says. `patch` is a JSON patch, already decoded."""
+    """The response of a webhook. `patch` is a decoded JSON patch."""
 
     is_allowed: bool
     status: JsonObject | None = None
@@ -60,18 +59,18 @@ class WebhookResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoVerdict(msgspec.Struct, frozen=True):
-    """There is no answer that could be used; the failure policy of the webhook decides."""
+    """A call without a usable response. The failure policy of the webhook decides."""
 
     why: str
 
 
 Outcome = WebhookResult | NoVerdict
-# Takes a call, and the uid by which its answer is known.
+# Takes a call and the uid of its request.
 Asker = Callable[[Call, str], Awaitable[Outcome]]
 
 
 class UnansweredError(Exception):
-    """The write cannot be decided before these were asked. Nothing was stored."""
+    """The write needs the responses to these calls. Nothing was stored."""
 
     def __init__(self, calls: tuple[Call, ...] = ()) -> None:
         super().__init__()
@@ -94,7 +93,7 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_verdict(call: Call, uid: str, body: bytes) -> Outcome:
-    """What the body of an answer says, if it is an answer to this question."""
+    """Decode the response body, and check that it belongs to this request."""
     try:
         review = msgspec.json.decode(body, type=_Review)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:

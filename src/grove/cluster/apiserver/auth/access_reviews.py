@@ -1,6 +1,6 @@
-"""Questions about callers that are answered and not stored: who am I, what may I do, what may somebody else do?
+"""Access reviews: SubjectAccessReview and its variants, SelfSubjectReview and TokenReview. They are not stored.
 
-Decisions are made in `rbac_authorizer.py` and `tokens.py`; here they are asked for and told.
+`rbac_authorizer.py` and `tokens.py` make the decisions.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class _Path(msgspec.Struct, frozen=True):
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    """What the reviews ask about; each uses a part of it."""
+    """The spec of any review. Each kind of review uses some of the fields."""
 
     resource_attributes: _Resource | None = None
     non_resource_attributes: _Path | None = None
@@ -73,7 +73,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Question(msgspec.Struct, frozen=True):
     spec: _Spec
-    # As it came: it stands in the answer.
+    # As the client sent it: the response repeats it.
     asked: JsonObject
     namespace: str = ""
 
@@ -82,7 +82,7 @@ _Answer = Callable[["Reviews", _Question], JsonObject]
 
 
 class Reviews:
-    """Answers for the caller of the request that is being handled."""
+    """The handlers of all reviews, for the user of the current request."""
 
     def __init__(self, context: Context, authorizer: RBACAuthorizer, authenticator: Authenticator) -> None:
         self._context = context
@@ -90,7 +90,7 @@ class Reviews:
         self._authenticator = authenticator
 
     def pages(self) -> dict[str, Page]:
-        """The answer to each path; those in a namespace: `answer_in_namespace`."""
+        """Return the handler of each path. `answer_in_namespace` handles LocalSubjectAccessReviews."""
         return {
             f"/apis/{group}/v1/{kind.lower()}s": partial(self._told, kind, f"{group}/v1", answer, "")
             for group, kind, answer in _REVIEWS

@@ -1,6 +1,6 @@
-"""What a caller may do: decisions from the roles and bindings in the store. Nothing is written here.
+"""RBAC authorizer: decides what a user may do, from the roles and bindings in the store. It writes nothing.
 
-The objects' own rules are `rbac_objects.py`, those that exist from the beginning `rbac_defaults.py`.
+`rbac_objects.py` validates roles and bindings; `rbac_defaults.py` creates the default ones.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to do: a verb on resources, or on a path that is none."""
+    """The attributes of a request: a verb on a resource, or on a non-resource path."""
 
     verb: str
     group: str = ""
@@ -36,7 +36,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    # Only of what is no resource.
+    # Only for non-resource requests.
     path: str = ""
 
     @property
@@ -45,7 +45,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """One rule of a role, and by which binding a caller has it."""
+    """One rule of a role, and the binding that grants it to the user."""
 
     rule: JsonObject
     why: str
@@ -64,12 +64,12 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class RBACAuthorizer:
-    """Decides from what the store holds at the moment."""
+    """An authorizer that reads the current roles and bindings of the store."""
 
     def __init__(self, store: Storage) -> None:
         self._tables = [store.table(resource_info) for resource_info in _KINDS]
         self._store = store
-        # Rights by caller and namespace, until a role or binding changes.
+        # Rules by user and namespace, until a role or binding changes.
         self._kept: dict[tuple[str, tuple[str, ...], str], Rights] = {}
         self._kept_at: list[int] = []
 
@@ -83,7 +83,7 @@ class RBACAuthorizer:
         return Decision(False, f"RBAC: {_together(rights.problems)}" if rights.problems else "")
 
     def check(self, user: UserInfo, attempt: Attempt) -> None:
-        """Raises 403."""
+        """Raise 403 unless the user is allowed to do this."""
         decision = self.decide(user, attempt)
         if not decision.is_allowed:
             raise _forbidden(user, attempt, decision.reason)
@@ -113,7 +113,7 @@ class RBACAuthorizer:
         return Rights(tuple(grants), tuple(problems))
 
     def _bindings(self, user: UserInfo, namespace: str) -> Iterator[tuple[JsonObject, JsonObject]]:
-        """Every binding that is about the caller, with the subject by which it is."""
+        """Yield every binding of the user, with the subject that matches."""
         for resource_info in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS) if namespace else (CLUSTER_ROLE_BINDINGS,):
             place = namespace if resource_info is ROLE_BINDINGS else ""
             for entry in self._store.table(resource_info).entries(place):
@@ -131,7 +131,7 @@ class RBACAuthorizer:
 
 
 def attempt_of(request: Request) -> Attempt:
-    """What a request wants, whether such a thing is served or not."""
+    """Return the attributes of a request. The resource need not exist."""
     parts = request.path.strip("/").split("/")
     verb = _VERBS.get(request.method, request.method.lower())
     if parts[0] == "api" and len(parts) > 2:
@@ -161,7 +161,7 @@ def _collective(verb: str, request: Request) -> str:
 
 
 def _selected_name(request: Request) -> str:
-    """A list of the one object of this name is about that object."""
+    """Return the name that a field selector on `metadata.name` selects: RBAC treats such a list as that object."""
     selector = request.query.get("fieldSelector", "")
     return exact_name(selector) if "metadata.name" in selector else ""
 

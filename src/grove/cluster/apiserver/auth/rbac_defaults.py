@@ -1,7 +1,6 @@
-"""Roles and bindings that a cluster has from its beginning: for administrators, and what everybody may ask.
+"""Default roles and bindings: `cluster-admin`, `admin`, `edit`, `view`, discovery and self reviews.
 
-They are made when somebody first looks at such objects, or when a caller who is restricted comes: most clusters here
-live and die without one.
+They are stored on the first request for RBAC objects or by a restricted user, because most embedded clusters need none.
 """
 
 from grove.api.types.meta import JsonObject
@@ -20,7 +19,7 @@ _DISCOVERY = ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/open
 
 
 def store_rbac_defaults(context: Context) -> None:
-    """Unless they, or others, are there already."""
+    """Store the defaults, unless there are cluster roles already."""
     if context.store.table(CLUSTER_ROLES).count(""):
         return
     for name, rules in _roles().items():
@@ -55,7 +54,7 @@ def _roles() -> dict[str, list[JsonObject]]:
 
 
 def _viewing() -> list[JsonObject]:
-    """Everything in a namespace that is neither secret nor about rights."""
+    """Return the rules of `view`: everything in a namespace except secrets and RBAC objects."""
     found = []
     for group, plurals in _workloads().items():
         shown = [plural for plural in plurals if plural != "secrets"]
@@ -74,7 +73,7 @@ def _editing() -> list[JsonObject]:
 
 
 def _workloads() -> dict[str, list[str]]:
-    """Resources of a namespace by their group."""
+    """Return the namespaced resources by API group."""
     found: dict[str, list[str]] = {}
     for resource_info in SERVED:
         if resource_info.namespaced and resource_info.group != RBAC and resource_info.plural not in _NOT_OF_USERS:

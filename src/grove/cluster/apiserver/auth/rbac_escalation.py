@@ -1,4 +1,4 @@
-"""Nobody gives away more than he has: writes of roles and bindings by callers who are restricted themselves."""
+"""Privilege escalation check: a restricted user can only grant permissions that the user holds."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from grove.cluster.apiserver.status_errors import forbidden, not_found
 
 
 class _Piece(msgspec.Struct, frozen=True):
-    """The smallest part of a rule: one verb on one resource, for one object or all, or on one path."""
+    """An atomic part of a rule: one verb on one resource, for one object or all, or on one path."""
 
     verb: str
     group: str = ""
@@ -29,7 +29,7 @@ class _Piece(msgspec.Struct, frozen=True):
 
 
 def confirm_grant(context: Context, target: RequestInfo, new: JsonObject) -> None:
-    """Raises 403 if the role, or the role that the binding gives, holds what the caller does not."""
+    """Raise 403 if the role or binding grants permissions that the user does not hold."""
     user = context.user
     if target.resource_info.group != RBAC or user.is_unrestricted:
         return
@@ -58,7 +58,7 @@ def _given_rules(
         return []
     entry = context.store.table(resource_info).find(namespace, reference["name"])
     if entry is None:
-        # The real words: the name of the one, the kind of the other.
+        # A real API server reports the name of the role with the kind of the binding.
         raise not_found(target.resource_info, reference["name"])
     return entry.obj.get("rules") or []
 
@@ -101,6 +101,6 @@ def _has(rule: JsonObject, field: str, wanted: str) -> bool:
 
 
 def _has_all_of(rule: JsonObject, resource: str) -> bool:
-    """`*/status` holds the status of everything."""
+    """Return whether the rule covers this subresource of all resources, as `*/status` does."""
     _, slash, subresource = resource.partition("/")
     return bool(slash) and f"*/{subresource}" in (rule.get("resources") or ())

@@ -1,7 +1,7 @@
-"""Tokens: who somebody is that shows one. Those of service accounts are signed here (TokenRequest), and read back.
+"""Bearer tokens: authenticates static tokens, and issues and verifies service account tokens (TokenRequest).
 
-A token is good as long as its time has not passed and its account, and the pod or Secret that it is bound to, are the
-ones it was made for.
+A service account token is valid until it expires, and only while its service account and the pod, Secret or Node that
+it is bound to exist with the same uid.
 """
 
 import base64
@@ -41,7 +41,7 @@ _GROUP = "authentication.k8s.io"
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 _CLAIM = "kubernetes.io"
 _SIGNATURE_BYTES = 32
-# Of the group P-256: private keys are numbers below it.
+# The order of the curve P-256. Private keys are below it.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
@@ -64,7 +64,7 @@ class _Holder(msgspec.Struct, frozen=True):
 
 
 class _Private(msgspec.Struct, frozen=True):
-    """What a token says about its account and about what it is bound to."""
+    """The private claims of a token: its service account and the object that it is bound to."""
 
     namespace: str
     serviceaccount: _Holder
@@ -73,10 +73,10 @@ class _Private(msgspec.Struct, frozen=True):
     node: _Holder | None = None
 
     def bound(self) -> tuple[tuple[ResourceInfo, str, _Holder], ...]:
-        """Kind, namespace and identity of everything that must still be there."""
+        """Return the kind, namespace and reference of every object that must still exist."""
         holders = ((ACCOUNTS, self.serviceaccount), (PODS, self.pod), (_SECRETS, self.secret))
         found = [(resource_info, self.namespace, holder) for resource_info, holder in holders if holder is not None]
-        # A pod's token also names the node; that one may go.
+        # The token of a pod also names its node, which need not exist any more.
         if self.node is not None and self.pod is None:
             found.append((NODES, "", self.node))
         return tuple(found)
@@ -93,29 +93,29 @@ class _Claims(msgspec.Struct, frozen=True):
 
 
 class TokenIdentity(msgspec.Struct, frozen=True):
-    """Whom a token belongs to, and for which audiences it was made."""
+    """The user of a token, and its audiences."""
 
     user: UserInfo
     audiences: tuple[str, ...]
 
 
 class Authenticator:
-    """Knows the tokens of one cluster."""
+    """An authenticator for the tokens of one cluster."""
 
     def __init__(self, store: Storage, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._trusted: list[tuple[bytes, UserInfo]] = []
         self._key: ec.EllipticCurvePrivateKey | None = None
-        # Tokens whose signature was found right: verifying takes longer than the rest of a request.
+        # Claims of tokens whose signature was verified: verifying takes longer than the rest of a request.
         self._verified: dict[str, _Claims] = {}
 
     def trust(self, token: str, user: UserInfo) -> None:
-        """From now on this token, which is none of an account, proves to be that caller."""
+        """Accept this static token for the user."""
         self._trusted.append((token.encode(), user))
 
     def identify(self, token: str, audiences: tuple[str, ...] = ()) -> TokenIdentity | None:
-        """Without audiences: those of the API server itself."""
+        """Return the identity of a valid token, or None. The default audience is that of the API server."""
         shown = token.encode("utf-8", "surrogateescape")
         for trusted, user in self._trusted:
             if hmac.compare_digest(shown, trusted):
@@ -127,7 +127,7 @@ class Authenticator:
         return TokenIdentity(_caller(claims), common) if common else None
 
     def derive_key(self, secret: bytes) -> None:
-        """Sign with a key that follows from this secret: a cluster that is restarted knows its tokens again."""
+        """Derive the signing key from this secret, so that tokens stay valid after a restart of the cluster."""
         digest = hashlib.sha256(b"tokens of service accounts\0" + secret).digest()
         self._key = ec.derive_private_key(int.from_bytes(digest, "big") % (_ORDER - 1) + 1, ec.SECP256R1())
         self._verified.clear()
@@ -146,7 +146,7 @@ class Authenticator:
         return self._key
 
     def _claims(self, token: str) -> _Claims | None:
-        """What a token of ours says; None of all others."""
+        """Return the claims of a token that this cluster signed, or None."""
         found = self._verified.get(token)
         if found is not None:
             return found
@@ -177,7 +177,7 @@ class Authenticator:
 
 
 def request_token(context: Context, authenticator: Authenticator, target: RequestInfo, request: Request) -> Response:
-    """POST serviceaccounts/NAME/token."""
+    """Handle POST serviceaccounts/NAME/token."""
     obj = decode_object("TokenRequest", request)
     spec = _read_spec(obj)
     seconds = _USUAL_SECONDS if spec.expiration_seconds is None else spec.expiration_seconds
@@ -290,7 +290,7 @@ def _decoded(text: str) -> bytes | None:
 
 
 def review_of(authenticator: Authenticator, token: str, audiences: tuple[str, ...]) -> JsonObject:
-    """The status of a TokenReview."""
+    """Return the status of a TokenReview."""
     identity = authenticator.identify(token, audiences)
     if identity is None:
         return {"user": {}, "error": "invalid bearer token"}

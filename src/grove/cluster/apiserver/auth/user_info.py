@@ -1,4 +1,4 @@
-"""Who makes a request. How a caller proves it: `tokens.py`, `cluster/http/`; what it may do: `rbac_authorizer.py`."""
+"""Users of requests. `tokens.py` and `cluster/http/` authenticate them; `rbac_authorizer.py` authorizes them."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ _ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
 class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A user or a service account, as roles and webhooks know it."""
+    """A user or service account, as RBAC and webhooks see it."""
 
     name: str
     uid: str = ""
@@ -25,7 +25,7 @@ class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
         return _MASTERS in self.groups
 
     def wire(self) -> JsonObject:
-        """As `UserInfo`."""
+        """Return the user as a `UserInfo` of the Kubernetes API."""
         found: JsonObject = {"username": self.name}
         if self.uid:
             found["uid"] = self.uid
@@ -36,12 +36,12 @@ class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-# Whoever has the token of the kubeconfig.
+# The user of the kubeconfig.
 ADMIN = UserInfo(name="grove-admin", groups=(_MASTERS, AUTHENTICATED))
 
 
 def account_name(namespace: str, name: str) -> str:
-    """The user name of a service account."""
+    """Return the user name of a service account."""
     return f"{_ACCOUNT_PREFIX}{namespace}:{name}"
 
 
@@ -56,7 +56,7 @@ def account(namespace: str, name: str) -> UserInfo:
 def impersonated(
     name: str, groups: tuple[str, ...] = (), uid: str = "", extra: Mapping[str, tuple[str, ...]] = {}
 ) -> UserInfo:
-    """Somebody by his name: the groups of a service account follow from it; who is nobody was not authenticated."""
+    """Return an impersonated user. Service accounts get their groups, `system:anonymous` is unauthenticated."""
     parts = name.removeprefix(_ACCOUNT_PREFIX).split(":")
     if not groups and name.startswith(_ACCOUNT_PREFIX) and len(parts) == 2:
         groups = account_groups(parts[0])
@@ -67,11 +67,11 @@ def impersonated(
     return UserInfo(name=name, uid=uid, groups=groups, extra=tuple(extra.items()))
 
 
-# Controllers of the cluster itself, under the names that webhooks know them by on a real one.
+# Users of the built-in controllers, with the names that they have on a real cluster.
 GARBAGE_COLLECTOR = account("kube-system", "generic-garbage-collector")
 NAMESPACE_CONTROLLER = account("kube-system", "namespace-controller")
 DISRUPTION_CONTROLLER = account("kube-system", "disruption-controller")
 POD_COLLECTOR = account("kube-system", "pod-garbage-collector")
-# A part of the API server itself.
+# Part of the API server.
 DEFINITION_CONTROLLER = UserInfo(name="system:apiserver", groups=(_MASTERS, AUTHENTICATED))
 ACCOUNT_CONTROLLER = account("kube-system", "service-account-controller")

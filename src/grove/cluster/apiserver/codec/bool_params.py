@@ -1,4 +1,4 @@
-"""Yes-or-no parameters of a query, read as a real server reads them: everything that is not false is true."""
+"""Boolean query parameters, parsed as a real API server does: every value but `false` and `0` is true."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ _OFF = ("false", "0")
 
 
 def switch(query: Mapping[str, str], name: str) -> bool | None:
-    """None: nobody spoke of it."""
+    """Return the value of the parameter; None if it is absent."""
     said = query.get(name)
     return None if said is None else said.lower() not in _OFF
 

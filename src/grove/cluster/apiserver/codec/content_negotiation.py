@@ -1,6 +1,6 @@
-"""In which form a client wants its answer: the `Accept` header, read as a real server reads it.
+"""Content negotiation: the form of a response, selected by the `Accept` header as a real API server does.
 
-What the forms look like: `table.py` for people, `metadata_only` here for programs that need no more, `discovery.py`.
+Forms: objects, tables (`table.py`), partial metadata (`metadata_only`), and aggregated discovery (`discovery.py`).
 """
 
 from enum import Enum
@@ -37,7 +37,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 def form_of(accept: str, *, is_custom: bool = False) -> Form:
-    """The first form asked for that can be given; raises 406 if there is none."""
+    """Return the first supported form of the header. Raises 406 if there is none."""
     return _form_of(accept, is_custom) if accept else Form.OBJECT
 
 
@@ -57,14 +57,14 @@ def _form_of(accept: str, is_custom: bool) -> Form:
                 return Form.METADATA_LIST
             case _:
                 pass
-    # Built-in kinds look at the media type before they look at its parameters.
+    # Built-in kinds check the media type before its parameters.
     is_json = any(wish.is_json for wish in wishes_of(accept))
     raise not_acceptable() if is_custom or is_json else not_representable()
 
 
 @lru_cache(maxsize=256)
 def wishes_of(accept: str) -> tuple[Wish, ...]:
-    """In the order of the header, which is how clients of Kubernetes rank them."""
+    """Return the media types in the order of the header; `q` values are ignored."""
     return tuple(_wish(part) for part in accept.split(","))
 
 
@@ -79,13 +79,13 @@ def not_acceptable() -> StatusError:
 
 
 def not_representable() -> StatusError:
-    """The same, of built-in kinds."""
+    """Return the 406 of built-in kinds."""
     message = "406: Not Acceptable\n\nAvailable representations: application/json, application/json;stream=watch"
     return StatusError(406, "NotAcceptable", message, {})
 
 
 def metadata_only(body: bytes, form: Form) -> bytes:
-    """An object or a list of objects, reduced to metadata; raises 406 where one was asked for and it is the other."""
+    """Reduce an object or a list to metadata. Raises 406 if the form does not match object or list."""
     found: JsonObject = msgspec.json.decode(body)
     is_list = "items" in found
     if is_list is not (form is Form.METADATA_LIST):

@@ -1,11 +1,11 @@
-"""Keys that stand twice in one object of a JSON body: decoders keep the last one, and strict clients want to know."""
+"""Duplicate keys in a JSON body. The decoder keeps the last one; strict field validation reports them."""
 
 import json
 from typing import Any
 
 
 def doubled_fields(body: bytes) -> tuple[str, ...]:
-    """Their paths, in the order of the body; none of what is no JSON."""
+    """Return the paths of duplicate keys, in the order of the body; empty if it is not JSON."""
     if not body:
         return ()
     try:
@@ -18,7 +18,7 @@ def doubled_fields(body: bytes) -> tuple[str, ...]:
 
 
 class _Pairs:
-    """An object with all its keys."""
+    """A JSON object with all its keys, duplicates included."""
 
     __slots__ = ("pairs",)
 

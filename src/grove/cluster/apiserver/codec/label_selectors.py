@@ -1,6 +1,6 @@
-"""Label selectors as they stand in objects (`matchLabels`, `matchExpressions`): what is wrong with one, whom it means.
+"""Label selectors in objects (`matchLabels`, `matchExpressions`): validation and matching.
 
-Those in a query are texts: `selectors.py`.
+Selectors in a query are strings: `selectors.py`.
 """
 
 import msgspec
@@ -20,7 +20,7 @@ class LabelRequirement(msgspec.Struct):
 
 
 class LabelSelector(msgspec.Struct, rename="camel"):
-    """What a selector must look like before any rule reads it."""
+    """A label selector, decoded for validation."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[LabelRequirement] | None = None
@@ -59,7 +59,7 @@ def _requirement_errors(requirement: LabelRequirement, where: str) -> list[Field
 
 
 def selects(selector: JsonObject, obj: JsonObject) -> bool:
-    """Whether the labels of the object are meant. An empty selector means all."""
+    """Return whether the selector matches the labels of the object. An empty selector matches everything."""
     labels: dict[str, str] = (obj.get("metadata") or {}).get("labels") or {}
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False

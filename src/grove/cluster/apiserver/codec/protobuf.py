@@ -1,7 +1,7 @@
-"""Protobuf bodies, as kubectl and Go clients send those of built-in kinds, read into the JSON that they mean.
+"""Decodes protobuf bodies of built-in kinds, as kubectl and Go clients send them, into JSON.
 
-The numbers of the fields are data (`protobuf_numbers.json`), taken from the Go types by
-`tests/kube/controlplane/numbers.py`. Answers are never protobuf: every client takes JSON as well.
+The field numbers are in `protobuf_numbers.json`, which `tests/kube/controlplane/numbers.py` extracts from the Go types.
+Responses are never protobuf: every client accepts JSON as well.
 """
 
 import base64
@@ -34,28 +34,28 @@ _Value = int | bytes
 
 
 class MalformedError(Exception):
-    """These bytes are no such message."""
+    """The bytes are not a valid message."""
 
 
 class NoTableError(Exception):
-    """A kind whose fields are not known here."""
+    """The field numbers of the kind are not known."""
 
 
 class _Field(msgspec.Struct, frozen=True):
-    """What stands under one number of a message."""
+    """The field of one number of a message."""
 
-    # Empty: the fields of this message are those of the message around it.
+    # Empty: the fields are inlined into the outer message.
     name: str
     # A scalar, a special type, or the name of a message.
     type: str
     is_list: bool = False
     is_map: bool = False
-    # Says something even where it is zero or empty.
+    # A zero or empty value is not the same as an absent one.
     keeps_zero: bool = False
 
 
 def decoded(body: bytes, api_version: str, kind: str) -> JsonObject:
-    """The object in a body; one that does not say its kind is of the given one.
+    """Decode the object of a body. The given kind is the default.
 
     Raises `MalformedError`, `NoTableError`, or `UnreadableError` once the kind is known.
     """
@@ -80,7 +80,7 @@ def decoded(body: bytes, api_version: str, kind: str) -> JsonObject:
 
 
 def in_json(request: Request, api_version: str, kind: str) -> Request:
-    """The same request with a JSON body, of that kind if it does not say so; raises 400 or 415."""
+    """Return the request with a JSON body. The given kind is the default. Raises 400 or 415."""
     try:
         obj = decoded(request.body, api_version, kind)
     except MalformedError as problem:
@@ -115,7 +115,7 @@ def _unread(what: str) -> StatusError:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, _Value]]:
-    """Number and content of each field, in the order of the wire."""
+    """Yield number and value of each field, in wire order."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -141,7 +141,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, _Value]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at that place, and the place after it."""
+    """Return the varint at that offset, and the offset after it."""
     value = shift = 0
     while True:
         if at >= len(data):
@@ -162,7 +162,7 @@ def _cut(data: bytes, at: int, size: int) -> bytes:
     return data[at : at + size]
 
 
-# --- meanings --------------------------------------------------------------------------------------------------------
+# --- values ----------------------------------------------------------------------------------------------------------
 
 
 def _message(name: str, data: bytes, depth: int) -> JsonObject:
@@ -173,7 +173,7 @@ def _message(name: str, data: bytes, depth: int) -> JsonObject:
     for number, value in _fields(data):
         field = fields.get(number)
         if field is None:
-            # Of a newer release, as on a real server.
+            # A field of a newer release is ignored, as on a real API server.
             continue
         _take(found, field, value, depth)
     return found
@@ -202,7 +202,7 @@ def _pair(field: _Field, data: bytes, depth: int) -> tuple[str, Any]:
 
 
 def _items(field: _Field, value: _Value, depth: int) -> list[Any]:
-    """One item; numbers may come packed."""
+    """Return the items of a repeated field. Numbers may be packed."""
     if field.type in ("int", "bool") and isinstance(value, bytes):
         items, at = [], 0
         while at < len(value):
@@ -238,7 +238,7 @@ def _content(field: _Field, value: _Value, depth: int) -> Any:
 
 
 def _time(kind: str, data: bytes) -> str | None:
-    """No time at all is an empty message."""
+    """Decode a time; None for an empty message."""
     if not data:
         return None
     parts = dict(_fields(data))
@@ -259,7 +259,7 @@ def _int_or_string(data: bytes) -> int | str:
 
 
 def _raw(data: bytes) -> Any:
-    """Embedded JSON."""
+    """Decode embedded JSON."""
     raw = _as_bytes(dict(_fields(data)).get(1, b""))
     if not raw:
         return None
@@ -276,7 +276,7 @@ def _signed(value: _Value) -> int:
 
 
 def _text(value: _Value) -> str:
-    # What is no UTF-8 is no legal value of anything, and a rule will say so.
+    # Invalid UTF-8 is not a legal value of any field: validation rejects it later.
     return _as_bytes(value).decode("utf-8", "replace")
 
 
@@ -315,7 +315,7 @@ def _numbers() -> JsonObject:
 
 @cache
 def _kinds() -> dict[str, str]:
-    """The message of each kind, by `apiVersion kind`."""
+    """Return the message name by `apiVersion kind`."""
     kinds: dict[str, str] = _numbers()["kinds"]
     return kinds
 
@@ -329,7 +329,7 @@ def _messages() -> dict[str, dict[int, _Field]]:
 
 
 def _read_field(text: str) -> _Field:
-    """`name type`; before the type `[]` is a list, `{}` a map, `*` may be absent, `!` is also told when it is zero."""
+    """Parse `name type`. Prefixes of the type: `[]` a list, `{}` a map, `*` optional, `!` also written if zero."""
     name, _, type_name = text.partition(" ")
     is_list, is_map = type_name.startswith("[]"), type_name.startswith("{}")
     bare = type_name.removeprefix("[]").removeprefix("{}")

@@ -1,4 +1,4 @@
-"""Reading request bodies and the options that come in a query, before any rule of a kind is asked."""
+"""Decodes request bodies and query options, before the rules of a kind apply."""
 
 import re
 from enum import StrEnum
@@ -29,7 +29,7 @@ _NO_JSON = "couldn't get version/kind; json parse error"
 
 
 def decode_object(kind: str, request: Request) -> JsonObject:
-    """The body as an object, whatever is in it; null is an empty one. Raises 400."""
+    """Decode the body as an object; null is an empty object. Raises 400."""
     try:
         obj = msgspec.json.decode(request.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
@@ -47,25 +47,25 @@ def decode_patch(request: Request) -> Any:
 
 
 def read_object(resource_info: ResourceInfo, request: Request) -> JsonObject:
-    """The object in the body, of the kind the path says. Built-in kinds may leave out what the path says anyway."""
+    """Decode an object of the path's kind. Built-in kinds may omit kind and apiVersion."""
     check_is_json(resource_info, request)
     obj = decode_object(resource_info.kind, request)
     if resource_info.is_custom:
         _check_custom_head(resource_info, obj, request.body)
-    # To a built-in kind null is absent, at any depth; custom kinds have schemas that may say otherwise.
+    # Built-in kinds treat null as absent at any depth; the schema of a custom kind may allow null.
     if not resource_info.is_custom and b"null" in request.body:
         obj = without_nulls(obj)
     return as_kind(resource_info, obj)
 
 
 def check_is_json(resource_info: ResourceInfo, request: Request) -> None:
-    """Raises 415."""
+    """Raise 415 unless the body is JSON."""
     if request.content_type.partition(";")[0] != _JSON:
         raise unsupported_media_type((_JSON,) if resource_info.is_custom else (_JSON, _PROTOBUF))
 
 
 def _check_custom_head(resource_info: ResourceInfo, obj: JsonObject, body: bytes) -> None:
-    """A custom object must say what it is."""
+    """Raise 400 unless a custom object has the right kind and apiVersion."""
     if not obj.get("kind"):
         problem = f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'"
         raise unrecognized(resource_info.kind, body, problem)
@@ -78,7 +78,7 @@ def _check_custom_head(resource_info: ResourceInfo, obj: JsonObject, body: bytes
 
 
 def as_kind(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
-    """The same object, `kind` and `apiVersion` first; raises 400 or 422 if they are others than the path says."""
+    """Return the object with `kind` and `apiVersion` first. Raises 400 or 422 if they differ from the path."""
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
     if kind == resource_info.kind and api_version == resource_info.api_version and _is_tidy(obj):
         return obj
@@ -121,7 +121,7 @@ def _rest(obj: JsonObject) -> JsonObject:
 
 
 class FieldValidation(StrEnum):
-    """What to do about fields that the kind does not have."""
+    """The handling of unknown and duplicate fields."""
 
     IGNORE = "Ignore"
     WARN = "Warn"
@@ -129,15 +129,15 @@ class FieldValidation(StrEnum):
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a write is to be carried out."""
+    """The options of a write."""
 
     is_dry: bool = False
     validation: FieldValidation = FieldValidation.WARN
-    # The client said what it wants: then built-in kinds are looked at too, and doubled keys, which takes time.
+    # The client sent `fieldValidation`: only then built-in kinds and duplicate keys are checked, which is slow.
     is_particular: bool = False
-    # Paths of keys that stand twice in the body.
+    # Paths of duplicate keys in the body.
     doubled: tuple[str, ...] = ()
-    # Who writes, if the client says so itself.
+    # The field manager, if the client sent one.
     manager: str = ""
 
 
@@ -167,7 +167,7 @@ def read_write_options(request: Request) -> WriteOptions:
 
 
 def _check_manager(request: Request, manager: str) -> None:
-    """Raises 422 for a name that nobody can have, and for a force that nobody needs."""
+    """Raise 422 for an invalid field manager, and for `force` without apply."""
     errors = []
     if request.method == "PATCH" and "force" in request.query and not is_apply(request):
         errors.append(forbidden("force", "may not be specified for non-apply patch"))
@@ -192,7 +192,7 @@ def is_forced(request: Request) -> bool:
 
 
 def is_dry_run(request: Request) -> bool:
-    """All of a dry run but the storing happens."""
+    """Return whether the request is a dry run, which does everything but store. Raises 422."""
     if not request.query:
         return False
     wish = request.query.get("dryRun")
@@ -214,7 +214,7 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
     propagation_policy: str | None = None
     orphan_dependents: bool | None = None
     dry_run: list[str] | None = None
-    # Of an object that cannot be read any more: here there is none.
+    # For objects that cannot be decoded, which this server never has.
     ignore_store_read_error_with_cluster_breaking_potential: bool | None = None
 
     @property
@@ -230,14 +230,14 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 def read_delete_options(request: Request) -> DeleteOptions:
-    """From the body; without one, as a shorthand, from the query."""
+    """Read delete options from the body, or from the query if there is no body."""
     options = _options_in_body(request) if request.body else _options_in_query(request)
     check_delete_options(options)
     return options
 
 
 def check_delete_options(options: DeleteOptions) -> None:
-    """Raises 422 for what makes no sense."""
+    """Raise 422 for invalid delete options."""
     policy = options.propagation_policy
     if any(wish != "All" for wish in options.dry_run or ()):
         raise invalid_options("DeleteOptions", not_supported("dryRun", options.dry_run, ("All",)))
@@ -290,7 +290,7 @@ def _options_in_query(request: Request) -> DeleteOptions:
 
 
 def whole_number(text: str) -> int:
-    """Raises 400 for what is no number of 64 bits."""
+    """Parse a signed 64-bit integer. Raises 400."""
     match = _WHOLE.fullmatch(text)
     if match and len(match[2]) <= _MOST_DIGITS and -(2**63) <= (number := int(match[1] + match[2])) < 2**63:
         return number

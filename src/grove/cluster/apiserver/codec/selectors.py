@@ -1,4 +1,4 @@
-"""Label and field selectors: from the text in a query to a question about an object."""
+"""Label and field selectors of a query: parsing and matching."""
 
 import re
 from functools import lru_cache
@@ -29,7 +29,7 @@ _FIELDS_OF_KIND = {
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which objects a request means. An empty tuple of requirements means all."""
+    """The selectors of a request. Without requirements it matches everything."""
 
     labels: tuple["LabelRequirement", ...] = ()
     fields: tuple["FieldRequirement", ...] = ()
@@ -48,7 +48,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def exact_labels(self) -> list[tuple[str, str]]:
-        """The labels that every selected object carries: the way into the label indexes."""
+        """Return the labels that every selected object has, for lookups in the label index."""
         return [
             (requirement.key, requirement.values[0])
             for requirement in self.labels
@@ -57,7 +57,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def single_name(self) -> str | None:
-        """The only name selected, if the fields name one."""
+        """Return the name of the field selector, if it selects exactly one name."""
         for requirement in self.fields:
             if requirement.is_equal and requirement.path == ("metadata", "name"):
                 return requirement.value
@@ -113,7 +113,7 @@ EVERYTHING = Selection()
 
 
 def parse_selection(resource_info: ResourceInfo, label_selector: str, field_selector: str) -> Selection:
-    """Raises 400 for what cannot be read or is not supported for this kind."""
+    """Parse both selectors. Raises 400 if one is malformed or not supported for this kind."""
     if not label_selector and not field_selector:
         return EVERYTHING
     try:
@@ -124,7 +124,7 @@ def parse_selection(resource_info: ResourceInfo, label_selector: str, field_sele
 
 # Fields
 
-# Kinds that do not have fields of their own, and yet say it in the words of those that do.
+# Kinds with selectable fields of their own; their error message differs from that of other built-in kinds.
 _SELECTIVE = frozenset(_FIELDS_OF_KIND)
 _TERM = re.compile(r"([^=!]+)(!=|==|=)(.*)")
 _TERM_END = re.compile(r"(?<!\\)(?:\\\\)*,")
@@ -132,7 +132,7 @@ _TERM_END = re.compile(r"(?<!\\)(?:\\\\)*,")
 
 @lru_cache(maxsize=4096)
 def parse_fields(resource_info: ResourceInfo, text: str) -> tuple[FieldRequirement, ...]:
-    """Equations, all of which must hold. Raises ValueError."""
+    """Parse a field selector; all requirements must hold. Raises ValueError."""
     requirements = []
     for term in filter(None, _TERM_END.split(text)):
         match = _TERM.fullmatch(term)
@@ -142,14 +142,14 @@ def parse_fields(resource_info: ResourceInfo, text: str) -> tuple[FieldRequireme
         _check_field(resource_info, field)
         is_equal = operator != "!="
         if value == "false" and field in ("spec.unschedulable", "spec.hostNetwork"):
-            # Whoever does not say that it is so says that it is not.
+            # An absent field counts as false.
             value, is_equal = "true", not is_equal
         requirements.append(FieldRequirement(tuple(field.split(".")), is_equal, _unescaped(value)))
     return tuple(requirements)
 
 
 def exact_name(text: str) -> str:
-    """The one name that a field selector asks for; empty: any, or a selector that cannot be read."""
+    """Return the name that a field selector requires; empty if there is none or the selector is malformed."""
     name = ""
     for term in filter(None, _TERM_END.split(text)):
         match = _TERM.fullmatch(term)
@@ -184,7 +184,7 @@ _SIGNS = frozenset(("==", "!=", "=", "!", ",", "(", ")", "<", ">"))
 
 @lru_cache(maxsize=4096)
 def parse_labels(text: str) -> tuple[LabelRequirement, ...]:
-    """Equality and set based requirements, all of which must hold. Raises ValueError."""
+    """Parse a label selector; all requirements must hold. Raises ValueError."""
     tokens = _tokens(text)
     requirements: list[LabelRequirement] = []
     expected = "!, identifier, or 'end of string'"
@@ -217,7 +217,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _next(tokens: list[str]) -> str:
-    """Empty at the end."""
+    """Return the next token; empty at the end."""
     return tokens[0] if tokens else ""
 
 
@@ -287,7 +287,7 @@ def _values(tokens: list[str]) -> tuple[str, ...]:
 
 
 def _integer(text: str | None) -> int | None:
-    """None of what is none of 64 bits; a text that is longer than a label's is none, either."""
+    """Parse a signed 64-bit integer; None if it is not one. Texts longer than a label value are not parsed."""
     if text is None or _INTEGER.fullmatch(text) is None:
         return None
     number = int(text)

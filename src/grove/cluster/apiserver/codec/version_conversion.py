@@ -1,4 +1,4 @@
-"""Answers in the version that was asked for: stored objects of a custom kind as another version shows them."""
+"""Converts responses of custom kinds from the storage version to the requested version."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from grove.cluster.custom_resource import CustomVersion
 
 
 def in_version(custom: CustomVersion, api_version: str, body: bytes) -> bytes:
-    """An object, or a list of them; what says how a request went stays as it is."""
+    """Convert an object or a list; a Status is not changed."""
     found: JsonObject = msgspec.json.decode(body)
     if found.get("kind") == "Status" and found.get("apiVersion") == "v1":
         return body
@@ -18,7 +18,7 @@ def in_version(custom: CustomVersion, api_version: str, body: bytes) -> bytes:
 
 
 def line_in_version(custom: CustomVersion, api_version: str, line: bytes) -> bytes:
-    """One line of a watch."""
+    """Convert one line of a watch."""
     event: JsonObject = msgspec.json.decode(line)
     obj = event["object"]
     if event["type"] == "ERROR":

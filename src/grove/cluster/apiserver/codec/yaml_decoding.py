@@ -1,7 +1,7 @@
-"""YAML in a request: the first document as JSON could say it, and the keys that stand twice in it.
+"""Decodes the first YAML document of a request into JSON values, and finds its duplicate keys.
 
-Scalars are read as a real server reads them: `yes` and `n` are truths, times stay texts. Built from the parser's events
-and not by its constructors: those trust their author, and a body may come from anybody.
+Scalars are parsed as on a real API server: `yes` and `n` are booleans, times stay strings. Values are built from parser
+events and not by PyYAML's constructors, which are not safe for untrusted bodies.
 """
 
 import base64
@@ -17,9 +17,9 @@ import yaml
 from grove.cluster.apiserver.codec.duplicate_fields import doubled_fields
 from grove.cluster.storage.store import DEEPEST
 
-# Ten times as fast, and there wherever the package came with it.
+# Ten times as fast, if PyYAML was built with libyaml.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# Aliases let a short text stand for an endless one: no document is larger than its text and this many values.
+# Limits alias expansion: a document has at most one value per byte plus this many.
 _SPARE_VALUES = 10_000
 _TRUTHS = {
     form: truth
@@ -36,22 +36,22 @@ _STANDARD = "tag:yaml.org,2002:"
 
 
 class YamlProblemError(Exception):
-    """No YAML, or none that could be JSON: the client must write something else."""
+    """The body is not YAML, or cannot be converted to JSON."""
 
 
 class YamlDocument(msgspec.Struct, frozen=True):
     value: Any
-    # What stands twice, with its line.
+    # Duplicate keys, with their lines.
     doubled: tuple[str, ...] = ()
 
 
 def read_document(body: bytes) -> YamlDocument:
-    """Raises `YamlProblemError`."""
+    """Decode the first document of a body. Raises `YamlProblemError`."""
     if body[:1] == b"{" and not doubled_fields(body):
         try:
             return YamlDocument(msgspec.json.decode(body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            # No JSON, but YAML may begin like it.
+            # Not JSON, but it may be YAML that starts like JSON.
             pass
     try:
         return _Reader(body).document()
@@ -60,7 +60,7 @@ def read_document(body: bytes) -> YamlDocument:
 
 
 class _Anchored(msgspec.Struct, frozen=True):
-    """A value that can be meant again, and how many values it consists of."""
+    """The value of an anchor, and the number of values in it."""
 
     value: Any
     size: int
@@ -70,7 +70,7 @@ class _Reader:
     def __init__(self, body: bytes) -> None:
         self._events: Iterator[Any] = yaml.parse(body, Loader=_LOADER)
         self._left = len(body) + _SPARE_VALUES
-        # None: still being read.
+        # None: the anchor's value is still being read.
         self._anchors: dict[str, _Anchored | None] = {}
         self._doubled: list[str] = []
 
@@ -135,7 +135,7 @@ class _Reader:
 
 
 def _merged(value: Any) -> dict[str, Any]:
-    """What `<<` brings in: of several the first counts."""
+    """Return the fields of a merge key (`<<`); the first of several maps wins."""
     found: dict[str, Any] = {}
     for one in value if isinstance(value, list) else (value,):
         if not isinstance(one, dict):
@@ -149,13 +149,13 @@ def _scalar(event: Any) -> Any:
     if tag is None or tag == "!":
         return _plain(text) if event.implicit[0] else text
     if not tag.startswith(_STANDARD):
-        # A word of somebody's own: the text is what is left.
+        # A custom tag is ignored.
         return text
     return _tagged(text, tag.removeprefix(_STANDARD))
 
 
 def _tagged(text: str, wanted: str) -> Any:
-    """A text that says itself what it is."""
+    """Decode a scalar with an explicit standard tag."""
     if wanted == "binary":
         try:
             return base64.b64decode(text, validate=True).decode()
@@ -178,7 +178,7 @@ _TYPES = {"int": int, "float": float, "bool": bool, "null": type(None), "timesta
 
 
 def _plain(text: str) -> Any:
-    """What a text without quotes means."""
+    """Decode a plain scalar."""
     if text in _NULLS:
         return None
     if text[0] not in "-+.0123456789":
@@ -189,11 +189,11 @@ def _plain(text: str) -> Any:
 
 
 def _number(text: str, digits: str) -> Any:
-    """Whole ones that do not fit into 64 bits are broken ones; what fits into neither is a text."""
+    """Decode a number. Integers beyond 64 bits become floats; what fits neither is a string."""
     if match := _INT.fullmatch(digits):
         sign, *forms = match.groups()
         base, found = next((base, form) for base, form in zip((2, 8, 16, 10), forms, strict=True) if form is not None)
-        # Longer than any that fits; the rest is not worth the time that it takes.
+        # Too long for 64 bits: do not parse it, which would be slow.
         value = int(sign + found, base) if len(found) <= 64 else 2**64
         if -(2**63) <= value < 2**64:
             return value

@@ -1,4 +1,4 @@
-"""Times as people read them in tables: how long ago, in one or two units."""
+"""Formats ages for tables, in one or two units, as kubectl does."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
 def age_of(instant: object, now: datetime) -> str:
-    """Since the instant of an object's field; what is not a time has no age."""
+    """Return the age of a timestamp; `<unknown>` if it is not a time."""
     try:
         then = datetime.fromisoformat(str(instant))
         return human_duration(int((now - then).total_seconds()))

@@ -1,4 +1,4 @@
-"""One pod as a line of a table: above all its one word of status, which many fields have a say in."""
+"""The table row of a pod, with the STATUS word that kubectl shows."""
 
 from datetime import datetime
 from typing import Any
@@ -46,7 +46,7 @@ def _is_gated(spec: JsonObject, status: JsonObject) -> bool:
 
 
 def _starting_word(spec: JsonObject, status: JsonObject) -> str:
-    """While init containers run: which of them, or what it failed with."""
+    """Return the `Init:` status while init containers run; empty after that."""
     count = len(items(spec.get("initContainers")))
     for index, each in enumerate(items(status.get("initContainerStatuses"))):
         state = part(each.get("state"))
@@ -62,7 +62,7 @@ def _starting_word(spec: JsonObject, status: JsonObject) -> str:
 
 
 def _container_word(status: JsonObject) -> str:
-    """The first container that waits or has ended speaks for the pod, unless another one runs and is ready."""
+    """Return the reason of the first waiting or terminated container, unless another one runs and is ready."""
     word, is_running = "", False
     for each in reversed(items(status.get("containerStatuses"))):
         state = part(each.get("state"))

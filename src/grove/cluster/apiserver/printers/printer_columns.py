@@ -1,7 +1,7 @@
-"""The columns that `kubectl get` shows of each kind: their names, and one object's cells.
+"""The columns that `kubectl get` prints for each kind: column definitions, and the cells of one object.
 
-Of our kinds they are the printer columns of the definition; of built-in kinds those of a real server. The table around
-them is made in `table.py`.
+Custom kinds have the printer columns of their CRD; built-in kinds have those of a real API server. `table.py` builds
+the table.
 """
 
 import re
@@ -24,13 +24,13 @@ Cells = list[Any]
 Row = Callable[[JsonObject, datetime], Cells]
 
 _NONE = "<none>"
-# Of built-in kinds almost all columns are texts to a real server, whatever is in them.
+# Almost all columns of built-in kinds have the type string on a real API server.
 _TYPES = {"Value": "integer", "Global-Default": "boolean", "Allowed Disruptions": "integer", "Desired": "integer",
           "Available": "integer"}  # fmt: skip
 
 
 class TableColumns(msgspec.Struct, frozen=True, kw_only=True):
-    """Definitions of the columns, and the cells of one object in the same order."""
+    """Column definitions, and the function that builds the cells of one object in the same order."""
 
     columns: tuple[JsonObject, ...]
     row: Row
@@ -45,7 +45,7 @@ def layout_of(resource_info: ResourceInfo) -> TableColumns:
 
 
 def _definition(name: str) -> JsonObject:
-    """A leading `+` marks a column that only `-o wide` shows."""
+    """Return a column definition. A leading `+` marks a column that only `-o wide` prints."""
     is_wide, plain = name.startswith("+"), name.lstrip("+")
     kind = _TYPES.get(plain, "string")
     return {
@@ -127,7 +127,7 @@ _STEP = re.compile(
 
 
 def _path(text: str) -> Callable[[JsonObject], Any]:
-    """The part of JSON path that printer columns use; of several matches the first, as on a real server."""
+    """Compile the subset of JSONPath that printer columns use. The first of several matches is returned."""
     steps = list(_STEP.finditer(text))
 
     def find(obj: JsonObject) -> Any:
@@ -140,7 +140,7 @@ def _path(text: str) -> Callable[[JsonObject], Any]:
 
 
 def _follow(found: Any, step: re.Match[str]) -> list[Any]:
-    """All that one step leads to."""
+    """Return all matches of one step."""
     if step["field"] is not None or step["quoted"] is not None:
         name = step["quoted"] if step["field"] is None else re.sub(r"\\(.)", r"\1", step["field"])
         return [found[name]] if isinstance(found, dict) and name in found else []
@@ -206,7 +206,7 @@ def _node_roles(obj: JsonObject) -> str:
 
 
 def _joined(*parts: Any) -> str:
-    """Of what nobody promises to be a text."""
+    """Join values that may not be strings."""
     return ", ".join(str(part) for part in parts if part)
 
 
@@ -234,7 +234,7 @@ def _service(obj: JsonObject, now: datetime) -> Cells:
     spec = _spec(obj)
     ports = [_port(port) for port in items(spec.get("ports"))]
     external = spec.get("externalIPs") or ([spec["externalName"]] if spec.get("externalName") else [])
-    # Nobody here gives addresses to the outside.
+    # The embedded cluster assigns no external addresses.
     missing = "<pending>" if spec.get("type") == "LoadBalancer" else _NONE
     return [
         obj["metadata"]["name"],

@@ -1,4 +1,4 @@
-"""Answers as a Table (`meta.k8s.io/v1`): what `kubectl get` asks for, so that the server decides about columns."""
+"""Encodes responses as a Table (`meta.k8s.io/v1`), which `kubectl get` requests."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -16,7 +16,7 @@ from grove.kube.transport import Request
 
 
 class Included(StrEnum):
-    """How much of each object goes along with its row."""
+    """How much of each object a row contains."""
 
     NONE = "None"
     METADATA = "Metadata"
@@ -35,11 +35,11 @@ def included_of(request: Request) -> Included:
 
 
 def as_table(resource_info: ResourceInfo, body: bytes, included: Included, now: datetime) -> bytes:
-    """An object, or a list of them, as a Table."""
+    """Encode an object or a list as a Table."""
     found: JsonObject = msgspec.json.decode(body)
     objects, metadata = [found], {"resourceVersion": found["metadata"].get("resourceVersion", "")}
     if "items" in found:
-        # Items of built-in kinds leave out what the list already says.
+        # Items of built-in kinds omit kind and apiVersion.
         kind = {"kind": resource_info.kind, "apiVersion": resource_info.api_version}
         objects, metadata = [kind | item for item in found["items"]], found["metadata"]
     return msgspec.json.encode(_table(resource_info, objects, metadata, included, now))
@@ -48,7 +48,7 @@ def as_table(resource_info: ResourceInfo, body: bytes, included: Included, now: 
 def table_lines(
     resource_info: ResourceInfo, included: Included, now: Callable[[], datetime]
 ) -> Callable[[bytes], bytes]:
-    """Translates the lines of one watch; only the first table names the columns."""
+    """Return an encoder for the lines of one watch. Only the first table has column definitions."""
     is_first = True
 
     def translate(line: bytes) -> bytes:
@@ -61,7 +61,7 @@ def table_lines(
         is_bookmark = event["type"] == "BOOKMARK"
         table = _table(resource_info, [] if is_bookmark else [obj], metadata, included, now())
         if is_bookmark and "annotations" in obj["metadata"]:
-            # What a bookmark is annotated with stands in a row that is otherwise empty.
+            # The annotations of a bookmark are in a row with empty cells.
             table["rows"] = [
                 {"cells": ["", *[None] * (len(table["columnDefinitions"]) - 1)], "object": partial_object(obj)}
             ]

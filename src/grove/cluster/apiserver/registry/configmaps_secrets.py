@@ -1,4 +1,4 @@
-"""The rules of ConfigMaps and Secrets: what their data may be, and that an immutable one stays."""
+"""Strategy of ConfigMaps and Secrets: defaults, validation of data, immutability."""
 
 import base64
 import binascii
@@ -22,7 +22,7 @@ _LARGEST = 1024 * 1024
 
 
 class _Config(msgspec.Struct, frozen=True, rename="camel"):
-    """What both kinds must look like before any rule reads them."""
+    """The fields of both kinds, with their types."""
 
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
@@ -31,12 +31,12 @@ class _Config(msgspec.Struct, frozen=True, rename="camel"):
     type: str | None = None
 
 
-# Which are not there when they are empty.
+# Maps that are dropped when they are empty.
 _MAPS = ("data", "binaryData")
 
 
 def prepared_config(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
-    """As it will be stored: a secret's plain texts are encoded. Raises 400 where the types are wrong."""
+    """Return the object as it will be stored: `stringData` of a Secret is encoded. Raises 400 for wrong types."""
     try:
         config = msgspec.convert(obj, _Config)
     except msgspec.ValidationError as problem:

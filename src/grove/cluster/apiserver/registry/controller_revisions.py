@@ -1,4 +1,4 @@
-"""The rules of ControllerRevisions: a number that is not negative, and data that never change."""
+"""Strategy of ControllerRevisions: a revision that is not negative, and immutable data."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _LARGEST = 2**63 - 1
 
 
 def prepared_revision(obj: JsonObject) -> JsonObject:
-    """The number is always there. Raises 400 for one that a real server could not read."""
+    """Return the object with `revision` set. Raises 400 for a value that a real API server cannot decode."""
     number = obj.get("revision")
     if number is None:
         return {**obj, "revision": 0}

@@ -1,8 +1,8 @@
-"""CustomResourceDefinitions: how they come to be, are accepted, and leave. Those of our kinds are there from the start.
+"""Strategy of CustomResourceDefinitions: defaults, name acceptance, deletion. Grove's own CRDs exist from the start.
 
-Accepting is a second write, as on a real server: the answer to a create shows a definition that is not established
-yet. What is wrong with one: `crd_validation.py`. What is served by it: `resource_registry.py`. How its objects go
-with it: `cluster/controllers/crd_finalizer.py`.
+Name acceptance is a second write, as on a real API server: the response to a create shows a CRD that is not
+established yet. `crd_validation.py` validates CRDs, `resource_registry.py` serves their kinds, and
+`cluster/controllers/crd_finalizer.py` deletes the objects of a terminating CRD.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _PENDING = (
     "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
 )
 _IN_PROGRESS = ("Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
-# The condition's reason of each name that another definition of the group has already.
+# Reason of the NamesAccepted condition for each kind of name that another CRD of the group uses already.
 _CONFLICTS = {
     "plural": "PluralConflict",
     "singular": "SingularConflict",
@@ -36,7 +36,7 @@ _CONFLICTS = {
 
 
 class Definitions:
-    """Looks after the statuses of definitions: called when a request was handled, because listeners must not write."""
+    """A controller that writes CRD statuses. It runs after each request, because store listeners must not write."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -46,7 +46,7 @@ class Definitions:
         context.store.subscribe(self._follow)
 
     def store_ours(self) -> None:
-        """Called when somebody asks for definitions: ours are large, and most clusters are never asked."""
+        """Store Grove's CRDs on the first request for CRDs. They are large, and most clusters never read them."""
         if self._are_ours_stored:
             return
         self._are_ours_stored = True
@@ -56,7 +56,7 @@ class Definitions:
         self._unsettled.clear()
 
     def keep_ours(self) -> None:
-        """Of a store that is kept, at its start: as this program has them, whichever version of it kept the others."""
+        """Update Grove's CRDs in a persisted store to those of this version. Called at startup."""
         self._are_ours_stored = True
         for definition, _ in own_definitions():
             established = _established(definition, wire_time(self._context.started_at))
@@ -69,7 +69,7 @@ class Definitions:
                 self._context.store.put(DEFINITIONS, "", name, {**entry.obj, "metadata": metadata, "spec": spec})
 
     def settle(self) -> None:
-        """Accept what was written, as far as its names are free."""
+        """Write the accepted names and conditions of changed CRDs."""
         while self._unsettled:
             name = next(iter(self._unsettled))
             del self._unsettled[name]
@@ -82,7 +82,7 @@ class Definitions:
             return
         self._unsettled[change.entry.name] = None
         if change.type is ChangeType.DELETED:
-            # Names that it had are free for others.
+            # Its names are free now, so the conflicts of other CRDs may be resolved.
             self._unsettled |= {entry.name: None for entry in self._table.entries("")}
 
     def _settle(self, entry: Entry) -> None:
@@ -91,7 +91,7 @@ class Definitions:
             self._context.store.put(DEFINITIONS, "", entry.name, {**entry.obj, "status": status})
 
     def _taken_names(self, mine: Entry) -> dict[str, list[str]]:
-        """What other definitions of the group were accepted with."""
+        """Return the accepted names of the other CRDs of the group."""
         group = mine.obj["spec"]["group"]
         others = [e.obj for e in self._table.entries("") if e.name != mine.name and e.obj["spec"]["group"] == group]
         taken: dict[str, list[str]] = {"resources": [], "kinds": []}
@@ -103,14 +103,14 @@ class Definitions:
 
 
 def prepared_definition(obj: JsonObject) -> JsonObject:
-    """A new definition, with its defaults and the status of one that nobody looked at yet."""
+    """Return a new CRD with defaults and its initial status."""
     made = _tidied(defaulted_definition(obj))
     status: JsonObject = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}}
     return {**made, "status": {**status, "storedVersions": _storage(made)}}
 
 
 def prepared_definition_update(old: JsonObject, new: JsonObject) -> JsonObject:
-    """A changed definition: versions that objects may be stored in are remembered."""
+    """Return an updated CRD. `storedVersions` keeps every version that objects may be stored in."""
     made = _tidied(defaulted_definition(new))
     status = dict(old["status"])
     stored = list(status.get("storedVersions") or ())
@@ -119,7 +119,7 @@ def prepared_definition_update(old: JsonObject, new: JsonObject) -> JsonObject:
 
 
 def leaving_definition(obj: JsonObject, now: str) -> JsonObject:
-    """Held back until its objects are gone."""
+    """Return the CRD with the cleanup finalizer and the Terminating condition."""
     metadata = obj["metadata"]
     if "deletionTimestamp" in metadata:
         return obj
@@ -130,7 +130,7 @@ def leaving_definition(obj: JsonObject, now: str) -> JsonObject:
 
 
 def emptying_status(obj: JsonObject, now: str) -> JsonObject:
-    """The status while objects are being deleted."""
+    """Return the status of a CRD whose objects are being deleted."""
     return _with_conditions(obj, now, _IN_PROGRESS)
 
 
@@ -140,7 +140,7 @@ def _storage(definition: JsonObject) -> list[str]:
 
 
 def _tidied(definition: JsonObject) -> JsonObject:
-    """Without what says nothing: a false `preserveUnknownFields`, defaults that are null."""
+    """Return the CRD without `preserveUnknownFields: false`."""
     spec = definition["spec"]
     if "preserveUnknownFields" not in spec or spec["preserveUnknownFields"]:
         return definition
@@ -178,7 +178,7 @@ def _accepted_status(definition: JsonObject, taken: dict[str, list[str]], now: s
 
 
 def _with_conditions(definition: JsonObject, now: str, *conditions: tuple[str, str, str, str]) -> JsonObject:
-    """The status with these conditions; the time of one changes with its status only."""
+    """Return the status with these conditions. `lastTransitionTime` changes only with the status of a condition."""
     status = definition["status"]
     known = {each["type"]: each for each in status.get("conditions") or ()}
     for type_, truth, reason, message in conditions:
@@ -205,6 +205,6 @@ def _established(definition: JsonObject, now: str) -> JsonObject:
 
 
 def _uid(name: str) -> str:
-    """Not drawn: when somebody asks must not change what chance gives to others."""
+    """Return a uid derived from the name, so that the time of the first read does not change the random sequence."""
     digest = hashlib.sha256(name.encode()).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-a{digest[17:20]}-{digest[20:32]}"

@@ -1,6 +1,6 @@
-"""What is wrong with a CustomResourceDefinition, in the words of a real server. Schemas: `schemas/structural.py`.
+"""Validation of CustomResourceDefinitions, with the error texts of a real API server. Schemas: `schemas/structural.py`.
 
-What all versions say alike, a real server takes as said of the definition itself, and that shows in its paths.
+A real API server hoists fields that are equal in all versions to the spec of the CRD, and its error paths show that.
 """
 
 import re
@@ -117,7 +117,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def check_definition_shape(obj: JsonObject) -> None:
-    """Raises 400 where the types are wrong."""
+    """Raise 400 for wrong types in the spec."""
     try:
         msgspec.convert(obj.get("spec") or {}, _Spec)
     except msgspec.ValidationError as problem:
@@ -128,7 +128,7 @@ def check_definition_shape(obj: JsonObject) -> None:
 
 
 def check_definition_status(obj: JsonObject) -> None:
-    """Raises 400 where the types of a status that somebody writes are wrong."""
+    """Raise 400 for wrong types in the status."""
     try:
         msgspec.convert(obj.get("status") or {}, _Status)
     except msgspec.ValidationError as problem:
@@ -137,7 +137,7 @@ def check_definition_status(obj: JsonObject) -> None:
 
 
 def definition_errors(obj: JsonObject) -> list[FieldError]:
-    """Of a definition that has the right shape."""
+    """Return the errors of a CRD whose types are right."""
     spec = msgspec.convert(obj["spec"], _Spec)
     stored = (obj.get("status") or {}).get("storedVersions")
     return [
@@ -163,12 +163,12 @@ def definition_change_errors(old: JsonObject, new: JsonObject) -> list[FieldErro
             "spec.names.plural": (before["names"].get("plural"), after["names"].get("plural")),
         }
     errors = [immutable(path, value) for path, (was, value) in fixed.items() if was != value]
-    # One that was accepted is not judged again by rules about names it may not change.
+    # The names of an established CRD are immutable, so an unchanged spec is not validated again.
     return errors or ([] if before == after else definition_errors(new))
 
 
 def definition_warnings(obj: JsonObject) -> list[str]:
-    """What is let pass, and told."""
+    """Return warnings for unknown formats, which are accepted."""
     versions = (obj.get("spec") or {}).get("versions") or ()
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") or {} for version in versions]
     unknown = dict.fromkeys(form for schema in schemas for form in _formats(schema) if not is_known_format(form))
@@ -188,7 +188,7 @@ def _formats(schema: Any) -> Iterator[str]:
             )
 
 
-# The definition itself
+# The CRD itself
 
 
 def _name_errors(name: str, spec: _Spec) -> Iterator[FieldError]:
@@ -246,7 +246,7 @@ def _version_errors(spec: _Spec) -> Iterator[FieldError]:
 
 
 def _shown_versions(versions: list[_Version]) -> Verbatim:
-    """As a real server shows them: its own structs."""
+    """Return the versions as a real API server prints them: as Go structs."""
     shown = [
         {"Name": version.name, "Served": version.served, "Storage": version.storage, "Deprecated": version.deprecated,
          "DeprecationWarning": version.deprecation_warning, "Schema": None, "Subresources": None,
@@ -296,7 +296,7 @@ def _conversion_errors(spec: _Spec) -> Iterator[FieldError]:
             if not (conversion.webhook or {}).get("conversionReviewVersions"):
                 yield required("spec.conversion.conversionReviewVersions", "")
         case "Webhook":
-            # Who would be asked for every read; objects here are the same in every version.
+            # Conversion webhooks are not supported: objects are the same in every version.
             yield unsupported_field("spec.conversion.webhook")
         case other:
             yield not_supported("spec.conversion.strategy", other, ("None", "Webhook"))
@@ -316,13 +316,13 @@ def _stored_errors(spec: _Spec, stored: list[str] | None) -> Iterator[FieldError
                 "spec.versions until a storage migration ensures no data remains persisted in "
                 f"{name} and removes {name} from status.storedVersions",
             )
-    # Of several that claim to be stored, a real server means the last.
+    # If several versions have `storage: true`, a real API server uses the last one.
     storage = [version.name for version in spec.versions or () if version.storage][-1:]
     if storage and storage[0] not in stored:
         yield invalid("status.storedVersions", stored, f"must have the storage version {storage[0]}")
 
 
-# What versions say: once, if all say the same
+# Fields of versions: validated once if they are equal in all versions
 
 
 def _shared_errors(spec: JsonObject) -> list[FieldError]:

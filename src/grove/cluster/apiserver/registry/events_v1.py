@@ -1,4 +1,4 @@
-"""Events in the shape of `events.k8s.io/v1`: the same events as in the core group, to be read only."""
+"""Conversion of core/v1 events to `events.k8s.io/v1`. The new form is read-only."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ API_VERSION = "events.k8s.io/v1"
 
 
 def in_newer_shape(body: bytes) -> bytes:
-    """An event or a list of events."""
+    """Convert an event or a list of events."""
     found: JsonObject = msgspec.json.decode(body)
     if "items" not in found:
         return msgspec.json.encode(newer_event(found))
@@ -17,7 +17,7 @@ def in_newer_shape(body: bytes) -> bytes:
 
 
 def newer_line(line: bytes) -> bytes:
-    """One line of a watch."""
+    """Convert one line of a watch."""
     event: JsonObject = msgspec.json.decode(line)
     if event["type"] == "ERROR":
         return line

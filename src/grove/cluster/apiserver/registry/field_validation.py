@@ -1,8 +1,8 @@
-"""Does an object have the fields of its kind? Unknown ones are pruned, and reported as the client wishes.
+"""Field validation: prunes unknown fields and reports them as the client's `fieldValidation` asks.
 
-Our kinds are held to their schemas (`cluster/custom_resource.py`), built-in kinds to tables of fields
-(`cluster/apiserver/built_in_fields.py`), but
-those only for clients that say how they want fields validated, as kubectl does.
+Custom resources are validated against their schemas (`cluster/custom_resource.py`), built-in kinds against tables of
+fields (`cluster/apiserver/built_in_fields.py`). Built-in kinds are only checked for clients that set
+`fieldValidation`, as kubectl does.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from grove.cluster.apiserver.status_errors import StatusError, bad_request, inva
 from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.custom_resource import CustomVersion
 
-# How a verb refuses an object with these problems.
+# Builds the error of a verb for an object with unknown or duplicate fields.
 Refusal = Callable[[ResourceInfo, JsonObject, str], StatusError]
 
 _METADATA_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(MetaShape))
@@ -36,7 +36,7 @@ def without_unknown_fields(
     options: WriteOptions,
     refusal: Refusal,
 ) -> JsonObject:
-    """The object pruned and with its defaults; strict clients are refused, others warned."""
+    """Return the object without unknown fields and with defaults. Reject it for strict clients, warn others."""
     unknown = _unknown_metadata(obj, old)
     result = obj
     if resource_info.custom is not None:
@@ -46,7 +46,7 @@ def without_unknown_fields(
     elif options.is_particular:
         result, others = without_unknown(resource_info, obj)
         unknown += tuple(others)
-    # A body is read from its beginning to its end; custom objects and what a patch makes are read by name.
+    # Unknown fields are listed in body order. For custom resources and results of patches they are sorted by name.
     shown = sorted(unknown) if resource_info.is_custom or old is not None else unknown
     problems = [f'unknown field "{path}"' for path in shown]
     problems += [f'duplicate field "{path}"' for path in options.doubled]
@@ -60,7 +60,7 @@ def without_unknown_fields(
 def schema_errors(
     context: Context, resource_info: ResourceInfo, obj: JsonObject, old: JsonObject | None = None
 ) -> list[FieldError]:
-    """What schema and rules of a custom kind have against the object; what was wrong in `old` already may stay."""
+    """Return the errors of a custom resource's schema and rules. Errors that `old` has too are ignored."""
     if resource_info.custom is None:
         return []
     found = resource_info.custom.judged(obj, old)
@@ -73,7 +73,7 @@ def schema_errors(
 
 
 def _scale_errors(custom: CustomVersion, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
-    """Whatever the schema says, what can be scaled is never negative."""
+    """Return an error for negative replicas. The schema may allow them, the scale subresource does not."""
     if custom.scale is None:
         return []
     replicas = at(obj, custom.scale.spec)

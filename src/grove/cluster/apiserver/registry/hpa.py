@@ -1,4 +1,4 @@
-"""Autoscalers: what they say when their author does not, and their targets in one line. Nobody acts on them here."""
+"""Strategy of HorizontalPodAutoscalers: defaults and the TARGETS column. No controller acts on them here."""
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.lenient_json import items, part
@@ -29,7 +29,7 @@ def prepared_autoscaler(obj: JsonObject) -> JsonObject:
 
 
 def targets_cell(spec: JsonObject) -> str:
-    """What is measured, and what it should be; nobody measures here."""
+    """Return the cell of the TARGETS column. Current values are unknown: nothing is measured here."""
     targets = [_target(metric) for metric in items(spec.get("metrics"))]
     if not targets:
         return "<none>"
@@ -41,7 +41,7 @@ def _target(metric: JsonObject) -> str:
     kind = str(metric.get("type", ""))
     source = part(metric.get(kind[:1].lower() + kind[1:]))
     target = part(source.get("target"))
-    # Only resources are told by name; an average says so where it could also be a value.
+    # Only resource metrics show their name. Averages are marked where the target could also be a plain value.
     name = f"{source.get('name', '')}: " if kind in ("Resource", "ContainerResource") else ""
     if target.get("averageUtilization") is not None:
         return f"{name}<unknown>/{target['averageUtilization']}%"

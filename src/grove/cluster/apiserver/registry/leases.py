@@ -1,4 +1,4 @@
-"""The rules of leases: how long, how often handed over, and times down to the microsecond."""
+"""Strategy of leases: validation of durations, transitions and times with microseconds."""
 
 import re
 
@@ -10,7 +10,7 @@ _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\d*(?:Z|[+-]\d\d
 
 
 def check_lease_times(obj: JsonObject) -> None:
-    """Raises 400 for a time that a real server could not read: whole seconds are not enough for it."""
+    """Raise 400 for a time that a real API server cannot decode: it requires microseconds."""
     spec = obj.get("spec") or {}
     for field in ("acquireTime", "renewTime"):
         time = spec.get(field)

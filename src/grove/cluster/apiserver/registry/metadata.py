@@ -1,6 +1,6 @@
-"""The rules of `metadata`, the same for every kind: what a new object gets, what an update may change.
+"""Rules of `metadata` that all kinds share: defaults of new objects, validation, and updates.
 
-Not here: rules of single kinds (`strategies.py`, `pods.py`), deletion (`cluster/apiserver/verbs/delete.py`).
+Rules of single kinds are in `strategies.py`, deletion is in `cluster/apiserver/verbs/delete.py`.
 """
 
 import re
@@ -64,7 +64,7 @@ class _OwnerShape(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MetaShape(msgspec.Struct, frozen=True, rename="camel"):
-    """What `metadata` must look like before any rule reads it."""
+    """The fields of `metadata`, with their types."""
 
     name: str | None = None
     generate_name: str | None = None
@@ -87,7 +87,7 @@ _USERS_FIELDS = ("generateName", "labels", "annotations", "ownerReferences", "fi
 
 
 def read_shape(resource_info: ResourceInfo, obj: JsonObject) -> MetaShape:
-    """Raises 400 where the types are wrong; of our kinds, whose schemas know spec and status, 422."""
+    """Decode the metadata. Raises 400 for wrong types, 422 if the spec or status of a custom resource is no object."""
     check_parts(resource_info, obj)
     metadata = obj.get("metadata")
     try:
@@ -98,7 +98,7 @@ def read_shape(resource_info: ResourceInfo, obj: JsonObject) -> MetaShape:
 
 
 def check_parts(resource_info: ResourceInfo, obj: JsonObject) -> None:
-    """Raises 400 or 422 unless spec and status, where there are any, are objects."""
+    """Raise 400 or 422 unless spec and status are objects or absent."""
     for part in ("spec", "status"):
         value = obj.get(part, {})
         if isinstance(value, dict) or not _is_object(resource_info, part):
@@ -113,7 +113,7 @@ def check_parts(resource_info: ResourceInfo, obj: JsonObject) -> None:
 
 
 def _is_object(resource_info: ResourceInfo, part: str) -> bool:
-    """Of a custom kind its schema says what a part is."""
+    """Return whether this part must be an object. The schema of a custom resource decides."""
     if resource_info.custom is None:
         return True
     schema: JsonObject = resource_info.custom.schema.get("properties", {}).get(part, {})
@@ -127,7 +127,7 @@ def unreadable(resource_info: ResourceInfo, why: str) -> UnreadableError:
 def born_metadata(
     resource_info: ResourceInfo, namespace: str, shape: MetaShape, given: JsonObject, random: Random
 ) -> JsonObject:
-    """The metadata of a new object, but for its creation time; names are made here if the user left them to us."""
+    """Return the metadata of a new object without its creation time. Generate a name if only `generateName` is set."""
     name = shape.name or ""
     if not name and shape.generate_name:
         name = shape.generate_name[:_LONGEST_GENERATED_BASE] + "".join(random.choices(_SUFFIX_ALPHABET, k=5))
@@ -153,12 +153,12 @@ def draw_uid(random: Random) -> str:
 
 
 def wire_time(instant: datetime) -> str:
-    """Whole seconds, as Kubernetes writes times."""
+    """Format a time in whole seconds, as Kubernetes does."""
     return f"{instant.isoformat(timespec='seconds')[:19]}Z"
 
 
 def metadata_errors(resource_info: ResourceInfo, metadata: JsonObject) -> list[FieldError]:
-    """Everything wrong with the metadata that a user wrote."""
+    """Return all errors of the metadata that a client sent."""
     errors = _name_errors(resource_info, metadata)
     if labels := metadata.get("labels"):
         errors += _label_errors(labels)
@@ -180,7 +180,7 @@ def metadata_errors(resource_info: ResourceInfo, metadata: JsonObject) -> list[F
 
 
 def updated_metadata(old: JsonObject, new: JsonObject) -> tuple[JsonObject, list[FieldError]]:
-    """The new metadata with everything that only the server decides as it was; and what was wrong with the attempt."""
+    """Return the new metadata with the server's fields unchanged, and the errors of the update."""
     errors = []
     if "deletionTimestamp" not in old:
         fields = ("deletionTimestamp", "deletionGracePeriodSeconds")
@@ -216,7 +216,7 @@ def _name_errors(resource_info: ResourceInfo, metadata: JsonObject) -> list[Fiel
         return [required("metadata.name", "name or generateName is required")]
     errors = []
     if beginning := metadata.get("generateName"):
-        # What will follow is legal, also behind a dash.
+        # The generated suffix is valid, also behind a dash.
         complete = f"{beginning[:-1]}a" if beginning.endswith("-") else beginning
         if problem := name_problem(resource_info.qualified, complete):
             errors.append(invalid("metadata.generateName", beginning, problem))
@@ -226,7 +226,7 @@ def _name_errors(resource_info: ResourceInfo, metadata: JsonObject) -> list[Fiel
 
 
 def name_problem(qualified: str, name: str) -> str:
-    """What is wrong with an object's name, or nothing."""
+    """Return why the name is invalid for this kind, or an empty string."""
     match qualified:
         case "namespaces" | "services":
             return "must not contain dots" if "." in name else dns_label_problem(name)
@@ -237,7 +237,7 @@ def name_problem(qualified: str, name: str) -> str:
 
 
 def path_segment_problem(name: str) -> str:
-    """What keeps a name from standing in a path, or nothing: roles may be called almost anything."""
+    """Return why the name cannot be a path segment, or an empty string. Names of roles have no other rules."""
     if name in (".", ".."):
         return f"may not be '{name}'"
     return next((f"may not contain '{letter}'" for letter in "/%" if letter in name), "")
@@ -261,7 +261,7 @@ def _pattern_problem(text: str, pattern: re.Pattern[str], longest: int, words: s
 
 @lru_cache(maxsize=16384)
 def label_key_problem(key: str) -> str:
-    """What is wrong with a qualified name (a label key, a finalizer, a gate), or nothing."""
+    """Return why a qualified name (label key, finalizer, gate) is invalid, or an empty string."""
     prefix, slash, name = key.partition("/")
     if not slash:
         prefix, name = "", key

@@ -1,6 +1,6 @@
-"""What a PodDisruptionBudget says: whom it guards, who of them is healthy, and whether one more may go.
+"""PodDisruptionBudgets: which pods a budget covers, and the conditions of its status.
 
-Pure but for looking budgets up. Who evicts: `evict.py`; who keeps the counts: `disruption_controller.py`.
+`evict.py` uses them to admit evictions; `disruption_controller.py` keeps the counts.
 """
 
 from grove.api.types.meta import JsonObject
@@ -15,7 +15,7 @@ _ALLOWED = "DisruptionAllowed"
 
 
 def guards(budget: JsonObject, pod: JsonObject) -> bool:
-    """An empty selector means all pods of the namespace, none means nobody."""
+    """Return whether the budget covers the pod. An empty selector selects all pods of the namespace, a missing none."""
     selector = budget["spec"].get("selector")
     return selector is not None and selects(selector, pod)
 
@@ -30,7 +30,7 @@ def is_ready(pod: JsonObject) -> bool:
 
 
 def with_allowance(status: JsonObject, now: str) -> JsonObject:
-    """The status with the condition that follows from its numbers."""
+    """Return the status with the DisruptionAllowed condition that follows from its counts."""
     is_allowed = status.get("disruptionsAllowed", 0) > 0
     condition = {
         "type": _ALLOWED,
@@ -44,7 +44,7 @@ def with_allowance(status: JsonObject, now: str) -> JsonObject:
 
 
 def without_allowance(status: JsonObject, why: str, now: str) -> JsonObject:
-    """Of a budget that cannot be worked out: nobody may go."""
+    """Return the status of a budget whose counts are unknown: it allows no disruption."""
     observed = {"observedGeneration": status["observedGeneration"]} if status.get("observedGeneration") else {}
     condition = {
         "type": _ALLOWED,

@@ -1,6 +1,6 @@
-"""The rules of PodDisruptionBudgets: one wish of two, numbers that make sense, a status that does.
+"""Strategy of PodDisruptionBudgets: defaults, and validation of spec and status.
 
-What a budget means for an eviction: `pdb.py`, `evict.py`. Who counts: `disruption_controller.py`.
+Evictions are admitted in `evict.py`. The counts are written by `disruption_controller.py`.
 """
 
 import re
@@ -66,7 +66,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 def prepared_budget(obj: JsonObject) -> JsonObject:
-    """A new one: nobody has counted yet."""
+    """Return a new budget with zero counts."""
     _read(obj, "spec", _Spec)
     return {**obj, "spec": obj.get("spec") or {}, "status": dict(_NO_STATUS)}
 
@@ -91,7 +91,7 @@ def budget_errors(obj: JsonObject) -> list[FieldError]:
 
 
 def check_budget_status(obj: JsonObject) -> None:
-    """Raises 400 for what is no status, 422 for one that cannot be."""
+    """Raise 400 for wrong types in the status, 422 for invalid values."""
     status = _read(obj, "status", _Status)
     errors = [error for index, each in enumerate(status.conditions or ()) for error in _condition_errors(each, index)]
     counts = {
@@ -126,7 +126,7 @@ def _amount_errors(amount: _Amount, where: str) -> list[FieldError]:
 
 
 def _shown(spec: JsonObject) -> Verbatim:
-    """As a real server shows the whole of it: by the names of its program."""
+    """Return the spec as a real API server prints it: as a Go struct."""
     shown = {
         "MinAvailable": spec.get("minAvailable"),
         "Selector": spec.get("selector"),

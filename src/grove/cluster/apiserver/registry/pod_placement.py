@@ -1,6 +1,6 @@
-"""Where a pod may go: `tolerations`, `nodeSelector` and `affinity`, read and judged as a real server does.
+"""Validation of `tolerations`, `nodeSelector` and `affinity` of pods, as a real API server does it.
 
-Whether a node suits is the scheduler's question (`cluster/scheduler/types.py`).
+The scheduler evaluates them (`cluster/scheduler/types.py`).
 """
 
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def toleration_errors(tolerations: list[TolerationFields]) -> Iterator[FieldErro
         yield from _known_toleration_errors(f"spec.tolerations[{index}]", toleration)
 
 
-# Every pod has the same few.
+# Most pods have the same tolerations.
 @lru_cache(maxsize=1024)
 def _known_toleration_errors(path: str, toleration: TolerationFields) -> tuple[FieldError, ...]:
     return tuple(_toleration_errors(path, toleration))

@@ -1,4 +1,4 @@
-"""What the containers of a pod may ask for: `resources`, read and judged as a real server does."""
+"""Validation of container `resources`, as a real API server does it."""
 
 from functools import lru_cache
 
@@ -21,7 +21,7 @@ class ResourceFields(msgspec.Struct, frozen=True):
 
 
 def quantity_problem(resources: ResourceFields) -> str:
-    """Of what is no quantity at all; empty: all are."""
+    """Return an error message if a quantity cannot be parsed, else an empty string."""
     for quantities in (resources.limits, resources.requests):
         for quantity in (quantities or {}).values():
             try:
@@ -32,7 +32,7 @@ def quantity_problem(resources: ResourceFields) -> str:
 
 
 def resource_errors(path: str, resources: ResourceFields) -> list[FieldError]:
-    """Of one container whose quantities can be read; `path` is that of its resources."""
+    """Return the errors of one container whose quantities can be parsed. `path` is that of its resources."""
     found = _errors(_pairs(resources.limits), _pairs(resources.requests))
     return [msgspec.structs.replace(error, path=f"{path}.{error.path}") for error in found]
 
@@ -41,7 +41,7 @@ def _pairs(quantities: Quantities | None) -> _Pairs:
     return tuple(quantities.items()) if quantities else ()
 
 
-# The pods of a clique ask for the same, and often there are thousands of them.
+# The pods of a clique have equal resources, and a cluster may have thousands of them.
 @lru_cache(maxsize=1024)
 def _errors(limits: _Pairs, requests: _Pairs) -> tuple[FieldError, ...]:
     errors: list[FieldError] = []
@@ -73,7 +73,7 @@ def _quantity_errors(path: str, name: str, quantity: str | int | float) -> list[
 
 
 def _relation_errors(limits: Quantities, requests: _Pairs) -> list[FieldError]:
-    """Requests against limits; of what cannot be shared, both must be the same."""
+    """Compare requests with limits. They must be equal for resources that cannot be overcommitted."""
     errors: list[FieldError] = []
     for name, quantity in requests:
         amount, limit = parse_milli(quantity), limits.get(name)

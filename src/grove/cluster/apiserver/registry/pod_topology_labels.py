@@ -1,4 +1,4 @@
-"""A pod on a node carries the zone and the region of that node: containers read labels of pods, not of nodes."""
+"""Topology labels of pods: a bound pod gets the zone and region of its node, so that containers can read them."""
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.context import Context
@@ -8,7 +8,7 @@ _LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
 def on_node(context: Context, metadata: JsonObject, node: str) -> JsonObject:
-    """The metadata of a pod that is there. What its author said of the place is not asked."""
+    """Return the metadata of a pod on this node. Labels that the user set are overwritten."""
     entry = context.store.table(NODES).find("", node)
     labels = None if entry is None else entry.obj["metadata"].get("labels")
     found = {label: labels[label] for label in _LABELS if label in labels} if labels else {}

@@ -1,4 +1,4 @@
-"""Volumes of a new pod: their names, the paths of files in them, and where containers mount them."""
+"""Validation of volumes and volume mounts of new pods."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Files(msgspec.Struct, frozen=True):
-    """A volume, or a part of one, that is made of files."""
+    """A volume source that consists of files."""
 
     items: list[Item] | None = None
 
@@ -47,7 +47,7 @@ class Mount(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def check_volumes(volumes: list[VolumeFields]) -> tuple[list[FieldError], frozenset[str]]:
-    """Return what is wrong, and the names of the volumes with which nothing is: only these can be mounted."""
+    """Return the errors, and the names of the valid volumes: only these can be mounted."""
     errors: list[FieldError] = []
     known: set[str] = set()
     for i, volume in enumerate(volumes):
@@ -120,7 +120,7 @@ def _file_path_errors(value: str, path: str) -> Iterator[FieldError]:
 
 
 def _path_errors(value: str, path: str) -> Iterator[FieldError]:
-    """A path that stays below where it begins."""
+    """Return the errors of a relative path, which must not leave its root."""
     if value.startswith("/"):
         yield invalid(path, value, "must be a relative path")
     if ".." in value.split("/"):

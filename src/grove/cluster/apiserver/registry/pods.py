@@ -1,7 +1,7 @@
-"""The rules of pods: defaults, what a new pod must have, what may still change afterwards.
+"""Strategy of pods: defaults, validation of new pods, and which fields an update may change.
 
-Not here: where a pod may go (`pod_placement.py`), what it may ask for (`pod_resources.py`), binding (`bind.py`),
-deletion with its grace (`cluster/apiserver/verbs/delete.py`), quotas (`quota.py`).
+Related modules: `pod_placement.py`, `pod_resources.py`, `pod_volumes.py`, `quota.py`, binding (`bind.py`) and deletion
+with its grace period (`cluster/apiserver/verbs/delete.py`).
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ class _Gate(msgspec.Struct, frozen=True):
 
 
 class PodShape(msgspec.Struct, frozen=True, rename="camel"):
-    """What a pod's spec must look like before any rule reads it."""
+    """The fields of a pod's spec that are validated, with their types."""
 
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
@@ -64,7 +64,7 @@ class PodShape(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def pod_shape(obj: JsonObject) -> PodShape:
-    """Raises 400 where the types are wrong."""
+    """Decode the spec of a pod. Raises 400 for wrong types."""
     try:
         return msgspec.convert(obj.get("spec") or {}, PodShape)
     except msgspec.ValidationError as problem:
@@ -72,7 +72,7 @@ def pod_shape(obj: JsonObject) -> PodShape:
 
 
 def _check_quantities(shape: PodShape) -> None:
-    """Raises 400 for what is no quantity at all."""
+    """Raise 400 for a quantity that cannot be parsed."""
     for container in shape.all_containers:
         if container.resources is not None and (words := quantity_problem(container.resources)):
             raise unreadable(PODS, words)
@@ -96,7 +96,7 @@ _PATIENCE: list[JsonObject] = [
 
 
 def prepared_pod(context: Context, obj: JsonObject) -> JsonObject:
-    """A new pod with its defaults, its priority and its first status."""
+    """Return a new pod with defaults, priority and initial status."""
     shape = pod_shape(obj)
     _check_quantities(shape)
     spec = _with_defaults(obj.get("spec") or {})
@@ -121,7 +121,7 @@ def _with_defaults(spec: JsonObject) -> JsonObject:
 
 
 def _with_patience(tolerations: list[JsonObject]) -> list[JsonObject]:
-    """A pod stays for a while on a node in trouble, unless its author decided otherwise."""
+    """Add the default tolerations for nodes that are not ready or unreachable, unless the pod has its own."""
     if not tolerations:
         return _PATIENCE
     missing = [patience for patience in _PATIENCE if not any(_tolerates(t, patience["key"]) for t in tolerations)]
@@ -149,7 +149,7 @@ def _container_with_defaults(container: JsonObject) -> JsonObject:
 
 
 def _resources_with_defaults(resources: JsonObject) -> JsonObject:
-    """What is limited but not requested is requested at its limit."""
+    """Default missing requests to the limits."""
     limits = resources.get("limits")
     if not limits:
         return resources
@@ -157,7 +157,7 @@ def _resources_with_defaults(resources: JsonObject) -> JsonObject:
 
 
 def _priority(context: Context, pod_name: str, shape: PodShape) -> JsonObject:
-    """What the priority class means in numbers; raises 403 where there is no such class."""
+    """Return the priority fields that follow from the priority class. Raises 403 if the class does not exist."""
     name = shape.priority_class_name or _global_default(context)
     if name in BUILT_IN_PRIORITIES:
         value, policy = BUILT_IN_PRIORITIES[name], DEFAULT_PREEMPTION
@@ -302,7 +302,7 @@ _MUTABLE_WORDS = (
 
 
 def prepared_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
-    """An update as a real server would store it: emptied lists are gone."""
+    """Return the updated pod as a real API server stores it: empty lists are dropped."""
     spec = new.get("spec") or {}
     if spec is old["spec"]:
         return new
@@ -337,7 +337,7 @@ def pod_update_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
             case "nodeSelector" if is_gated:
                 errors += _loosened_selector(before, after)
             case "affinity" if is_gated:
-                # Tightening is allowed while gated; whether it is one is not looked into.
+                # A gated pod may tighten its affinity. Whether the change tightens it is not checked.
                 pass
             case _:
                 is_refused = True
@@ -371,7 +371,7 @@ def _loosened_selector(before: JsonObject, after: JsonObject) -> list[FieldError
 
 
 def _lost_tolerations(before: JsonObject, after: JsonObject) -> list[FieldError]:
-    """Each must still be there; only how long it holds may change."""
+    """Return an error if a toleration was removed or changed. Only `tolerationSeconds` may change."""
     kept = [_without_seconds(toleration) for toleration in after.get("tolerations", [])]
     if all(_without_seconds(toleration) in kept for toleration in before.get("tolerations", [])):
         return []

@@ -1,9 +1,9 @@
-"""The rules of priority classes. What a class means for a pod is decided in `pods.py`."""
+"""Strategy of PriorityClasses: defaults and validation. `pods.py` resolves the class of a pod."""
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, forbidden, invalid
 
-# Classes that every cluster has, without an object.
+# Classes that exist in every cluster without an object.
 BUILT_IN_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 DEFAULT_PREEMPTION = "PreemptLowerPriority"
 _HIGHEST = 1_000_000_000

@@ -1,7 +1,7 @@
-"""Resource quotas: what a namespace may hold, and what it holds. A create that would exceed one is refused.
+"""Resource quotas: rejects creates that would exceed a quota, and keeps the usage in the status of quotas.
 
-The ledger follows the store, so that checking costs the same however many pods there are. Namespaces without
-quotas cost nothing.
+The ledger watches the store, so the cost of a check does not depend on the number of pods. Namespaces without quotas
+cost nothing.
 """
 
 from collections.abc import Iterable
@@ -23,19 +23,19 @@ _PLAIN_COUNTS = ("services", "secrets", "configmaps", "resourcequotas")
 
 
 class QuotaLedger:
-    """What the objects of each namespace with quotas use up."""
+    """A ledger of the resources that the objects of each namespace with quotas use."""
 
     def __init__(self, store: Storage) -> None:
         self._store = store
         self._quotas = store.table(RESOURCE_QUOTAS)
         self._used: dict[str, Amounts] = {}
-        # Of a store that was restored: all that have quotas.
+        # In a restored store all namespaces with quotas must be counted first.
         self._unsettled = {quota.namespace: None for quota in self._quotas.entries(None)}
         store.subscribe(self._follow)
         self.settle()
 
     def check(self, resource_info: ResourceInfo, namespace: str, obj: JsonObject) -> None:
-        """Raises 403 if a quota of the namespace does not allow this new object."""
+        """Raise 403 if a quota of the namespace does not allow this new object."""
         if not resource_info.namespaced or not self._quotas.count(namespace):
             return
         wanted = _charge(resource_info, obj)
@@ -46,7 +46,7 @@ class QuotaLedger:
             _check_room(resource_info, quota, obj["metadata"]["name"], wanted=wanted, used=used)
 
     def settle(self) -> None:
-        """Write down what changed since the last time, in the status of the quotas."""
+        """Write the current usage to the status of the quotas that changed."""
         while self._unsettled:
             namespace = next(iter(self._unsettled))
             del self._unsettled[namespace]
@@ -113,7 +113,7 @@ def _shown(resources: Iterable[str], amounts: Amounts) -> str:
 
 
 def _check_specified(quota: Entry, obj: JsonObject) -> None:
-    """Where compute is limited, every container must say how much it takes."""
+    """Raise 403 unless every container sets the compute resources that the quota limits."""
     missing: dict[str, list[str]] = {}
     for resource in sorted(_hard(quota)):
         part = "limits" if resource.startswith("limits.") else "requests"
@@ -131,7 +131,7 @@ def _check_specified(quota: Entry, obj: JsonObject) -> None:
 
 
 def _charge(resource_info: ResourceInfo, obj: JsonObject) -> Amounts:
-    """What one object takes from the quotas of its namespace."""
+    """Return the amounts that one object uses of the quotas of its namespace."""
     amounts = {f"count/{resource_info.qualified}": _ONE}
     if resource_info.qualified in _PLAIN_COUNTS:
         amounts[resource_info.qualified] = _ONE
@@ -148,7 +148,7 @@ def _charge(resource_info: ResourceInfo, obj: JsonObject) -> Amounts:
 
 
 def _totals(shape: PodShape, part: str) -> Amounts:
-    """Containers run together, init containers one after the other before them: the larger need counts."""
+    """Return the requests or limits of a pod: the sum of its containers or its largest init container."""
     together: Amounts = {}
     largest: Amounts = {}
     for container in shape.containers or ():

@@ -1,4 +1,4 @@
-"""The rules of roles and bindings as objects: what is filled in, and what makes no sense."""
+"""Strategy of roles and role bindings: defaults and validation."""
 
 import msgspec
 
@@ -24,7 +24,7 @@ class _Rule(msgspec.Struct):
 
 
 class _Reference(msgspec.Struct, rename="camel"):
-    """Of a role, or of somebody that a role is given to."""
+    """A reference to a role or to a subject."""
 
     api_group: str = ""
     kind: str = ""
@@ -42,7 +42,7 @@ class _Binding(msgspec.Struct, rename="camel"):
 
 
 def prepared_binding(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
-    """References say of which group they are. Raises 400 where the types are wrong."""
+    """Return the binding with the API group of each reference. Raises 400 for wrong types."""
     _check_shape(resource_info, obj, _Binding)
     found = dict(obj)
     reference = obj.get("roleRef")
@@ -60,7 +60,7 @@ def _prepared_subject(subject: JsonObject) -> JsonObject:
 
 
 def prepared_role(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
-    """A role always says its rules, be it that there are none. Raises 400 where the types are wrong."""
+    """Return the role with its rules, null if there are none. Raises 400 for wrong types."""
     _check_shape(resource_info, obj, _Role)
     return obj if "rules" in obj else {**obj, "rules": None}
 
@@ -137,7 +137,7 @@ def _subject_errors(subject: JsonObject, where: str, is_cluster_wide: bool) -> l
 
 
 def binding_change_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
-    """Whom a role is given to may change; which role may not."""
+    """Return an error if the role reference changed. Subjects may change."""
     if old.get("roleRef") == new.get("roleRef"):
         return []
     shown = new.get("roleRef") or {}

@@ -1,4 +1,4 @@
-"""The rules of services: defaults, addresses and ports that stay and can be told apart. Nothing listens there."""
+"""Strategy of services: defaults, cluster addresses and node ports. No proxy serves these addresses."""
 
 import zlib
 from typing import Any
@@ -21,7 +21,7 @@ _DEFAULTS_OF: dict[str, JsonObject] = {
 }
 _HEADLESS = "None"
 _ADDRESS_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
-# What a service loses when it becomes one of another type.
+# Fields that are dropped when the type of a service changes.
 _DEPENDS_ON_TYPE = (*_ADDRESS_FIELDS, "internalTrafficPolicy", "externalTrafficPolicy", "allocateLoadBalancerNodePorts")
 _NODE_PORTS = range(30000, 32768)
 
@@ -35,7 +35,7 @@ class _Port(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Shape(msgspec.Struct, frozen=True, rename="camel"):
-    """As much of the spec as the rules look at."""
+    """The fields of the spec that are validated, with their types."""
 
     type: str = ""
     cluster_ip: str | None = msgspec.field(name="clusterIP", default=None)
@@ -44,7 +44,7 @@ class _Shape(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def _check_shape(obj: JsonObject) -> None:
-    """Raises 400 where the types are wrong."""
+    """Raise 400 for wrong types in the spec."""
     try:
         msgspec.convert(obj.get("spec") or {}, _Shape)
     except msgspec.ValidationError as problem:
@@ -85,7 +85,7 @@ def _filled(spec: JsonObject, uid: str) -> JsonObject:
 
 
 def _without_what_depended(spec: JsonObject, before: JsonObject) -> JsonObject:
-    """A service of a new type without what its old type brought along; what its author changes besides is kept."""
+    """Return the spec without the fields that the old type added, unless the update changes them."""
     kind = spec["type"]
     stays = {*_DEFAULTS_OF.get(kind, _INSIDE), *(() if kind == "ExternalName" else _ADDRESS_FIELDS)}
     gone = {field for field in _DEPENDS_ON_TYPE if field not in stays and spec.get(field) == before.get(field)}
@@ -130,7 +130,7 @@ def service_change_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
 def _addresses(spec: JsonObject, uid: str) -> JsonObject:
     address = spec.get("clusterIP") or _address(uid)
     if address == _HEADLESS and not spec.get("selector"):
-        # Whoever writes the endpoints may write those of either family.
+        # The endpoints are written by the user and may be of either IP family.
         families = {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
     else:
         families = {"ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
@@ -138,7 +138,7 @@ def _addresses(spec: JsonObject, uid: str) -> JsonObject:
 
 
 def _address(uid: str) -> str:
-    """One of a million, drawn by the uid, so that the order of requests does not matter."""
+    """Return an address derived from the uid, so that it does not depend on the order of requests."""
     number = zlib.crc32(uid.encode()) & 0xFFFFF
     return f"10.{96 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
@@ -164,7 +164,7 @@ def _has_node_ports(spec: JsonObject) -> bool:
 
 
 def _with_ports_kept(spec: JsonObject, before: JsonObject) -> JsonObject:
-    """Who leaves the port on the nodes out means the one that there is."""
+    """Keep the node ports of service ports that the update does not set."""
     if not isinstance(spec.get("ports"), list):
         return spec
     drawn = {(port.get("port"), port.get("protocol")): port.get("nodePort") for port in items(before.get("ports"))}
@@ -176,7 +176,7 @@ def _with_ports_kept(spec: JsonObject, before: JsonObject) -> JsonObject:
 
 
 def _with_node_ports(spec: JsonObject, uid: str) -> JsonObject:
-    """Drawn as addresses are; the same port has the same one for every protocol."""
+    """Assign missing node ports, derived from the uid. A port has the same node port for every protocol."""
     taken = {port["nodePort"]: port.get("port") for port in items(spec.get("ports")) if port.get("nodePort")}
     ports = []
     for port in items(spec.get("ports")):
@@ -187,7 +187,7 @@ def _with_node_ports(spec: JsonObject, uid: str) -> JsonObject:
 
 
 def _drawn(taken: dict[int, Any], uid: str, number: Any) -> int | None:
-    """A port on the nodes for this one, and for no other of the service; None: there are no more."""
+    """Return a node port that no other port of the service uses, or None if there is none."""
     first = zlib.crc32(f"{uid}/{number}".encode())
     for step in range(len(_NODE_PORTS)):
         candidate = _NODE_PORTS[(first + step) % len(_NODE_PORTS)]

@@ -1,6 +1,6 @@
-"""Which rules each kind adds to those of `metadata.py`: preparation and validation, at creation and at an update.
+"""Strategies per kind: preparation and validation of creates and updates, beyond the rules of `metadata.py`.
 
-Pods, configs and definitions have files of their own. Our kinds are defaulted and validated by admission, which the
+Larger kinds have their own modules. Grove's kinds are defaulted and validated by the admission plugin that the API
 server is given.
 """
 
@@ -51,7 +51,7 @@ from grove.cluster.built_in_resources import BUDGETS, DEFINITIONS, ResourceInfo
 
 
 def prepared_for_creation(context: Context, resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
-    """The new object as it will be stored, if it is valid."""
+    """Return the new object with defaults, as it will be stored if it is valid."""
     match resource_info.qualified:
         case "pods":
             return prepared_pod(context, obj)
@@ -157,7 +157,7 @@ def prepared_for_update(resource_info: ResourceInfo, old: JsonObject, new: JsonO
 
 
 def check_status(resource_info: ResourceInfo, new: JsonObject) -> None:
-    """Raises 400 for a status that cannot be read as one of its kind, 422 for one that makes no sense."""
+    """Raise 400 for wrong types in a status, 422 for invalid values."""
     if resource_info is DEFINITIONS:
         check_definition_status(new)
     elif resource_info is BUDGETS:
@@ -210,7 +210,7 @@ def _name_label(obj: JsonObject) -> dict[str, str]:
 
 
 def _event_errors(obj: JsonObject) -> list[FieldError]:
-    """An event stands beside its object; those of cluster-wide ones stand in `default`."""
+    """Return an error unless the event is in the namespace of its object; cluster-scoped objects use `default`."""
     about = obj.get("involvedObject") or {}
     namespace = about.get("namespace", "") if isinstance(about, dict) else ""
     home = obj["metadata"]["namespace"]

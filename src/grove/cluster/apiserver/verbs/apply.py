@@ -1,7 +1,7 @@
-"""PATCH with what somebody wants an object to be, as far as he cares: server-side apply. It creates what is not there.
+"""Server-side apply: PATCH with the fields that a manager wants. It creates the object if it does not exist.
 
-The rules are pure (`field_managers.py`); here they meet requests, stored objects, and what kubectl left behind when
-it used to apply by itself.
+The merge rules are in `field_managers.py`. This module adds requests, stored objects, and the migration from
+kubectl's client-side apply.
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ from grove.cluster.storage.store import Entry
 from grove.kube.transport import Request, Response
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# Under this name kubectl applies, and an annotation may tell what it applied before servers could.
+# The field manager of kubectl. The annotation has what it applied on the client side before.
 _KUBECTL = "kubectl"
 
 
@@ -75,7 +75,7 @@ def _applied(
     options: WriteOptions,
     is_forced: bool,
 ) -> ServerSideApplyResult:
-    """What the object comes to; raises 400 for what is no such object, and 409 with all conflicts."""
+    """Merge the configuration into the object. Raises 400 for an invalid configuration, 409 with all conflicts."""
     resource_info = target.resource_info
     type_ = merge_type(resource_info)
     _check_config(target, type_, config)
@@ -107,7 +107,7 @@ def _applied(
 
 
 def _before_first_apply(target: RequestInfo, type_: Type, live: JsonObject, write: ManagedWrite) -> Managers:
-    """Of an object whose writes nobody followed, all there is belongs to one who is known for nothing else."""
+    """Return the managers of an object without managedFields: `before-first-apply` owns all its fields."""
     resource_info = target.resource_info
     manager = Manager(UPDATE, FIRST_APPLY, target.subresource, resource_info.api_version)
     first = msgspec.structs.replace(write, manager=manager)
@@ -129,16 +129,16 @@ def _stored(
     if uid := metadata.get("uid"):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise conflict(target.resource_info, target.name, why)
-    # What is not there yet has no version that could have been seen.
+    # A new object has no resourceVersion.
     new = {**obj, "metadata": {key: value for key, value in metadata.items() if key != "resourceVersion"}}
     return create_object(context, target, new, options, refusal=refused_patch, ownership=ownership)
 
 
-# What was sent
+# The applied configuration
 
 
 def read_applied(context: Context, request: Request, options: WriteOptions) -> JsonObject:
-    """JSON or YAML. Raises 400; keys that stand twice are refused or warned of."""
+    """Decode the configuration from JSON or YAML. Raises 400; duplicate keys are rejected or cause a warning."""
     try:
         document = read_document(request.body)
     except YamlProblemError as problem:
@@ -157,7 +157,7 @@ def read_applied(context: Context, request: Request, options: WriteOptions) -> J
 
 
 def _check_config(target: RequestInfo, type_: Type, config: JsonObject) -> None:
-    """Raises 400 unless it is an object of the kind that the path says, as far as it goes."""
+    """Raise 400 unless the configuration is a valid partial object of the path's kind."""
     resource_info = target.resource_info
     kind, api_version = config.get("kind") or "", config.get("apiVersion") or ""
     if (kind, api_version) != (resource_info.kind, resource_info.api_version):
@@ -175,21 +175,21 @@ def _check_config(target: RequestInfo, type_: Type, config: JsonObject) -> None:
 
 
 def _shown_version(api_version: Any) -> str:
-    """The group of built-in kinds has no name."""
+    """Return the apiVersion with a leading slash for the core group."""
     return str(api_version) if "/" in str(api_version) else f"/{api_version}"
 
 
-# What kubectl left behind
+# Migration from client-side apply
 
 
 def _without_own(type_: Type, live: JsonObject, refused: ApplyConflictError) -> ApplyConflictError | None:
-    """Without conflicts about what kubectl itself applied before, as its annotation says; None: no other is left."""
+    """Drop conflicts about fields that kubectl applied before, by its annotation; None if no conflict is left."""
     annotations = live["metadata"].get("annotations") or {}
     try:
         last = msgspec.json.decode(annotations.get(LAST_APPLIED, ""))
     except msgspec.DecodeError:
         return refused
-    # What somebody changed since then is no longer what kubectl applied.
+    # Fields that changed since then are no longer those that kubectl applied.
     change = compare(type_, last, live)
     own = difference(field_set(type_, last), union(change.taken, change.removed))
     others = []
@@ -200,7 +200,7 @@ def _without_own(type_: Type, live: JsonObject, refused: ApplyConflictError) -> 
 
 
 def _with_last_applied(applied: ServerSideApplyResult, config: JsonObject) -> ServerSideApplyResult:
-    """The annotation stays true while it is there: an older kubectl may apply next."""
+    """Update the last-applied annotation if it exists, because an older kubectl may apply next."""
     metadata = applied.obj.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     if LAST_APPLIED not in annotations:

@@ -1,4 +1,4 @@
-"""POST pods/NAME/binding: a scheduler gives a pod its node."""
+"""POST pods/NAME/binding: assigns a pod to a node."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""POST: a new object."""
+"""POST: creates an object."""
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.admission.webhook_hooks import mutated, validate
@@ -56,7 +56,7 @@ def create_object(
     refusal: Refusal,
     ownership: Ownership | None = None,
 ) -> Entry:
-    """Store what is given, as a new object. `ownership` is given by whoever has worked it out already."""
+    """Store `given` as a new object. `ownership` is given if the caller has computed it (server-side apply)."""
     resource_info = target.resource_info
     shape = read_shape(resource_info, given)
     _check_place(target, shape)
@@ -88,7 +88,7 @@ def create_object(
 
 
 def _conformed(context: Context, resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
-    """What a webhook made of it, pruned and with its defaults."""
+    """Prune and default an object that a webhook changed."""
     options = WriteOptions(validation=FieldValidation.IGNORE)
     return without_unknown_fields(context, resource_info, obj, options=options, refusal=refused_body)
 

@@ -1,6 +1,6 @@
-"""DELETE of one object or of a collection: grace periods, finalizers, preconditions, and what happens to dependents.
+"""DELETE of one object or a collection: grace periods, finalizers, preconditions and propagation policies.
 
-Here an object is only marked or removed; its dependents are the garbage collector's (`garbage_collector.py`).
+This module marks or removes the object itself. The garbage collector deletes dependents (`garbage_collector.py`).
 """
 
 from datetime import timedelta
@@ -32,9 +32,9 @@ from grove.kube.transport import Request, Response
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
-# Thirty years: the end of a longer time would not be a date any more.
+# Thirty years: a longer time could overflow the date.
 _LONGEST_GRACE = 10**9
-# These leave in a way of their own, and have words of their own.
+# Kinds that are emptied before they are removed, with the start of their precondition message.
 _EMPTIED_FIRST = {NAMESPACES.qualified: "Precondition", DEFINITIONS.qualified: "precondition"}
 _UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
 
@@ -59,7 +59,7 @@ def delete(context: Context, target: RequestInfo, request: Request) -> Response:
 
 
 def delete_collection(context: Context, target: RequestInfo, request: Request) -> Response:
-    """One after the other, by name. The answer shows the objects as they were before, in pages if the query says so."""
+    """Delete the objects one by one, by name. The response lists them as they were before, in pages on request."""
     resource_info = target.resource_info
     if (resource_info.namespaced and not target.namespace) or resource_info is NAMESPACES:
         raise method_not_allowed()
@@ -69,10 +69,10 @@ def delete_collection(context: Context, target: RequestInfo, request: Request) -
         raise invalid_options("DeleteOptions", invalid(UNSAFE, True, problem))
     page = page_of(context, target, request)
     table = context.store.table(resource_info)
-    # A page may be of a state that is past: what went meanwhile is gone already.
+    # A page may show an older revision, so some objects may already be deleted.
     places = [(entry.namespace, entry.name) for entry in page.entries]
     for entry in [found for place in places if (found := table.find(*place)) is not None]:
-        # All before the first one goes: what has to be asked is asked while nothing has happened yet.
+        # Admit all before the first delete: webhooks must be called while nothing is written yet.
         admit_deletion(context, target, entry.obj, is_dry=bool(options.dry_run))
     for place in places:
         if (present := table.find(*place)) is not None:
@@ -82,19 +82,19 @@ def delete_collection(context: Context, target: RequestInfo, request: Request) -
 
 
 def delete_entry(context: Context, resource_info: ResourceInfo, entry: Entry, options: DeleteOptions) -> _Outcome:
-    """Mark or remove it, as the options say, of which only the preconditions were looked at before."""
+    """Mark the object as terminating or remove it. The caller has checked the preconditions."""
     if resource_info is NAMESPACES:
         return _terminate_namespace(context, entry, options)
     if resource_info is DEFINITIONS:
         return _terminate_definition(context, entry, options)
     grace = _grace(resource_info, entry.obj, options)
     if 0 < entry.obj["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
-        # A pod that is stopping can be hurried; anything else is not taken from a second deletion.
+        # A second delete can only shorten the grace period.
         return _Outcome(entry, False)
     metadata = _with_finalizers(entry.obj["metadata"], options)
     leaving = _leaving(context, metadata, grace)
     is_gone = not leaving.get("finalizers") and not leaving["deletionGracePeriodSeconds"]
-    # Only pods are marked before they go at once; everything else goes as it was.
+    # Only pods are marked before an immediate removal.
     marked = entry.obj
     if leaving != entry.obj["metadata"] and (resource_info is PODS or not is_gone):
         marked = {**entry.obj, "metadata": leaving}
@@ -106,7 +106,7 @@ def delete_entry(context: Context, resource_info: ResourceInfo, entry: Entry, op
 
 
 def check_preconditions(resource_info: ResourceInfo, entry: Entry, options: DeleteOptions) -> None:
-    """Raises 409."""
+    """Raise 409 unless the preconditions hold."""
     wanted, metadata = options.preconditions, entry.obj["metadata"]
     if wanted is None:
         return
@@ -143,7 +143,7 @@ def _unmet(resource_info: ResourceInfo, entry: Entry, what: str, wanted: str, fo
 
 
 def _with_finalizers(metadata: JsonObject, options: DeleteOptions) -> JsonObject:
-    """The garbage collector's finalizers as the caller's policy wants them; without a policy they stay."""
+    """Return metadata with the finalizers of the propagation policy. Without a policy they stay."""
     match (options.propagation_policy, options.orphan_dependents):
         case (None, None):
             return metadata
@@ -162,7 +162,7 @@ def _with_finalizers(metadata: JsonObject, options: DeleteOptions) -> JsonObject
 
 
 def _grace(resource_info: ResourceInfo, obj: JsonObject, options: DeleteOptions) -> int:
-    """Only pods leave gracefully, and of them only those that may be running somewhere."""
+    """Return the grace period in seconds: 0 except for pods that may be running on a node."""
     if resource_info is not PODS:
         return 0
     spec = obj["spec"]
@@ -178,7 +178,7 @@ def _grace(resource_info: ResourceInfo, obj: JsonObject, options: DeleteOptions)
 
 
 def _leaving(context: Context, metadata: JsonObject, grace: int) -> JsonObject:
-    """Marked as leaving; an object that already leaves can only be hurried."""
+    """Return metadata with a deletionTimestamp. For a terminating object the grace period can only get shorter."""
     if "deletionTimestamp" not in metadata:
         marked = {
             **metadata,
@@ -198,7 +198,7 @@ def _leaving(context: Context, metadata: JsonObject, grace: int) -> JsonObject:
 
 
 def _terminate_namespace(context: Context, entry: Entry, options: DeleteOptions) -> _Outcome:
-    """A namespace is emptied first (`cluster/controllers/namespace_controller.py`); until then it takes nothing new."""
+    """Mark the namespace as terminating. `cluster/controllers/namespace_controller.py` empties and removes it."""
     if entry.name in _UNDELETABLE_NAMESPACES:
         raise forbidden(NAMESPACES, entry.name, "this namespace may not be deleted")
     metadata = _with_finalizers(entry.obj["metadata"], options)
@@ -211,7 +211,7 @@ def _terminate_namespace(context: Context, entry: Entry, options: DeleteOptions)
 
 
 def _terminate_definition(context: Context, entry: Entry, options: DeleteOptions) -> _Outcome:
-    """The objects of its kind go first (`cluster/controllers/crd_finalizer.py`); until then there are no new ones."""
+    """Mark the CRD as terminating. `cluster/controllers/crd_finalizer.py` deletes its objects first."""
     obj = leaving_definition(entry.obj, context.now())
     metadata = _with_finalizers(obj["metadata"], options)
     leaving = {**obj, "metadata": {"deletionTimestamp": context.now(), **metadata}}

@@ -1,6 +1,6 @@
-"""POST pods/NAME/eviction: a pod is asked to go, and goes unless the budget that guards it would be overdrawn.
+"""POST pods/NAME/eviction: deletes a pod unless that would violate its PodDisruptionBudget.
 
-What a budget says: `cluster/apiserver/registry/pdb.py`. A pod that goes leaves as any other does: `delete.py`.
+Budgets: `cluster/apiserver/registry/pdb.py`. The deletion itself: `delete.py`.
 """
 
 from typing import Any
@@ -50,7 +50,7 @@ _SUCCESS = Response(status=201, body=b'{"kind":"Status","apiVersion":"v1","metad
 
 
 def evict(context: Context, target: RequestInfo, request: Request) -> Response:
-    """One step: of two evictions at the same time the second sees what the first has used up."""
+    """Evict a pod in one step: a concurrent second eviction sees the budget that the first has used."""
     options = read_write_options(request)
     eviction = _read(context, target, request, options)
     deletion = _deletion(eviction, options)
@@ -83,7 +83,7 @@ def _read(context: Context, target: RequestInfo, request: Request, options: Writ
 
 
 def _deletion(eviction: JsonObject, options: WriteOptions) -> DeleteOptions:
-    """How the pod is deleted. A dry run is asked for in the query or in the options, or in both."""
+    """Return the delete options of an eviction. A dry run is requested in the query, in the options, or in both."""
     given: Any = eviction.get("deleteOptions")
     try:
         deletion = msgspec.convert({} if given is None else given, DeleteOptions)
@@ -97,13 +97,13 @@ def _deletion(eviction: JsonObject, options: WriteOptions) -> DeleteOptions:
 
 
 def _goes_freely(pod: JsonObject) -> bool:
-    """Who does not run yet, or no more, is nobody's disruption."""
+    """Return whether the pod is pending, finished or terminating: its eviction disrupts nothing."""
     phase = part(pod.get("status")).get("phase")
     return "deletionTimestamp" in pod["metadata"] or phase in ("Pending", "Succeeded", "Failed")
 
 
 def _charged(context: Context, pod: Entry) -> Entry | None:
-    """The budget that pays for the eviction, with one disruption less; None: nobody has to. Raises 429 or 500."""
+    """Return the budget with one disruption less; None if no budget applies. Raises 429 or 500."""
     budgets = budgets_of(context.store, pod)
     if not budgets:
         return None
@@ -123,7 +123,7 @@ def _charged(context: Context, pod: Entry) -> Entry | None:
 
 
 def _lets_unhealthy_go(spec: JsonObject, status: JsonObject) -> bool:
-    """Who is not ready is not counted; it may go if enough others are, or if the budget does not mind."""
+    """Return whether a pod that is not ready may be evicted without using the budget (unhealthyPodEvictionPolicy)."""
     if spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     desired: int = status.get("desiredHealthy", 0)
@@ -140,7 +140,7 @@ def _refusal(budget: Entry, status: JsonObject) -> StatusError | None:
 
 
 def _condemned(context: Context, pod: Entry) -> Entry:
-    """The pod with the condition that says why it goes."""
+    """Store the DisruptionTarget condition on the pod."""
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "True",

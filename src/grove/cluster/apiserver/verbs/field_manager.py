@@ -1,6 +1,6 @@
-"""Under which name somebody writes, and what his write says about who owns what.
+"""The field manager of a write, and the field ownership after it.
 
-What follows from it is worked out later, if at all: `cluster/storage/managed_fields.py`.
+Ownership is computed lazily: `cluster/storage/managed_fields.py`.
 """
 
 from functools import lru_cache
@@ -15,7 +15,7 @@ from grove.cluster.patches.field_managers import NotManagedFieldsError, manager_
 from grove.cluster.storage.managed_fields import UNOWNED, Note, Ownership
 from grove.cluster.storage.store import Entry
 
-# What programs in this process are called: they write for Grove, and do not say more.
+# The field manager of in-process clients.
 _INSIDE = "grove"
 
 _name_of = lru_cache(maxsize=256)(manager_name)
@@ -28,7 +28,7 @@ def manager_of(context: Context, options: WriteOptions) -> str:
 def ownership_of_new(
     context: Context, resource_info: ResourceInfo, given: JsonObject, wanted: JsonObject, options: WriteOptions
 ) -> Ownership:
-    """`given` is what was sent, `wanted` the same with all that the kind fills in."""
+    """Return the ownership after a create. `given` is the object as sent, `wanted` the defaulted object."""
     sent = (given.get("metadata") or {}).get("managedFields")
     before = UNOWNED if not sent else _as_sent(sent, UNOWNED)
     return before.after(Note(resource_info, None, wanted, manager_of(context, options), "", context.now(), given))
@@ -37,19 +37,19 @@ def ownership_of_new(
 def ownership_after(
     context: Context, target: RequestInfo, entry: Entry, wanted: JsonObject, options: WriteOptions, sent: Any
 ) -> Ownership:
-    """After a write that changed the object, and may have sent managedFields itself."""
+    """Return the ownership after an update, which may have sent managedFields itself."""
     before = ownership_as_sent(target, entry, sent)
     manager = manager_of(context, options)
     return before.after(Note(target.resource_info, entry.obj, wanted, manager, target.subresource, context.now()))
 
 
 def ownership_as_sent(target: RequestInfo, entry: Entry, sent: Any) -> Ownership:
-    """What it was, unless the client sent something else; through a subresource nobody can."""
+    """Return the ownership that the client sent, else the old one. A subresource cannot change it."""
     return entry.ownership if sent is None or target.subresource else _as_sent(sent, entry.ownership)
 
 
 def _as_sent(sent: Any, before: Ownership) -> Ownership:
-    """What the client says counts, if it says anything; an empty list, or one empty entry, means: forget it all."""
+    """Return the ownership of sent managedFields. An empty list, or one empty entry, clears the ownership."""
     if sent in ([], [{}]):
         return UNOWNED if before.managers else before
     try:

@@ -1,4 +1,4 @@
-"""PUT namespaces/NAME/finalize: whoever emptied a namespace lets it go."""
+"""PUT namespaces/NAME/finalize: the namespace controller removes its finalizer from an empty namespace."""
 
 from grove.cluster.apiserver.codec.request_decoding import read_object
 from grove.cluster.apiserver.context import Context

@@ -1,4 +1,4 @@
-"""GET pods/NAME/log with follow=true: what a container writes, as it writes it. The rest of logs is `logs.py`."""
+"""GET pods/NAME/log with follow=true: streams the log of a container. Other log requests: `logs.py`."""
 
 import asyncio
 from collections import Counter, deque
@@ -28,10 +28,10 @@ def is_followed_log(request: Request) -> bool:
 
 
 class LogStream:
-    """An async iterator of lines: one run of one container, from its beginning to its end. Closed: nothing more.
+    """An async iterator of the lines of one run of one container, until the run ends or the stream is closed.
 
-    The pod is looked at whenever a pod changes, so a source must have written the pod's status after its last line; a
-    source that can be followed wakes us in between, too.
+    The stream checks the pod whenever a pod changes, so a log source must write the pod's status after its last line. A
+    source with a `LogTail` also wakes the stream in between.
     """
 
     headers = TEXT
@@ -50,14 +50,14 @@ class LogStream:
         state = chosen_run(pod, self._container, self._options) if is_anywhere else {}
         self._started_at = _started_at(state)
         self._restarts = _restarts(pod, self._container)
-        # Only a source that is not asked line by line is compared with what is known.
+        # Without a tail, new lines are found by comparing with the known ones.
         self._tail = source.follow(pod, self._container, state, self._wake) if is_anywhere else None
         self._waiter: asyncio.Future[None] | None = None
         if self._tail is not None:
             written = self._tail.news()
         else:
             written = source.lines(pod, self._container, state) if is_anywhere else ()
-        # Lines of the run that were dealt with, told or not.
+        # Lines of the run that were already processed, sent or not.
         self._known = Counter(() if self._tail else written)
         self._budget = self._options.limit
         self._lines: deque[bytes] = deque()
@@ -79,7 +79,7 @@ class LogStream:
             await self._change()
 
     async def batch(self) -> list[bytes]:
-        """All lines that are there, at least one; none: the end."""
+        """Return all available lines, at least one; empty at the end of the stream."""
         try:
             lines = [await anext(self)]
         except StopAsyncIteration:
@@ -97,14 +97,14 @@ class LogStream:
         self._wake()
 
     def _look(self) -> None:
-        """What the run wrote since, if it still is: a pod that went, or a container that started anew, ends it."""
+        """Add the new lines of the run. A deleted pod or a restarted container ends the stream."""
         entry = self._table.find(self._target.namespace, self._target.name)
         if entry is None or entry.obj["metadata"]["uid"] != self._uid:
             self._add(() if self._tail is None else self._tail.news())
             self._is_over = True
             return
         if self._tail is not None:
-            # The last lines were there before the status that tells of the end.
+            # The last lines are written before the status with the end of the run.
             self._add(self._tail.news())
             self._is_over |= "running" not in self._run_in(entry.obj)
             return
@@ -127,10 +127,10 @@ class LogStream:
         return tuple(news)
 
     def _run_in(self, pod: JsonObject) -> JsonObject:
-        """The state that tells of the run being followed; empty: none does any more."""
+        """Return the container state of the followed run; empty if the status no longer has it."""
         status = container_status(pod, self._container)
         state, last = part(status.get("state")), part(status.get("lastState"))
-        # Times are whole seconds: only the number of restarts tells apart two runs of the same second.
+        # Times are whole seconds, so two runs of the same second differ only in the restart count.
         if _started_at(state) == self._started_at and _restarts(pod, self._container) == self._restarts:
             return state
         return last if _started_at(last) == self._started_at else {}

@@ -1,6 +1,6 @@
-"""GET pods/NAME/log: what a container wrote. The server keeps no logs; whoever runs the containers is asked.
+"""GET pods/NAME/log: returns the log of a container, which the server reads from the kubelet's `LogSource`.
 
-With `follow=true` the answer is a stream: `log_follow.py`.
+With `follow=true` the response is a stream: `log_follow.py`.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,48 +23,49 @@ TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """`written_at` as on the wire, in UTC."""
+    """One line of a log. `written_at` is in wire format, in UTC."""
 
     written_at: str
     text: str
 
 
 class LogSource(Protocol):
-    """Whoever runs containers and remembers what they wrote: of the run that a container's state tells of.
+    """A kubelet's access to container logs, by run.
 
-    `state` is the container's present one, or its last one: one run each. Later answers about a run have what is new.
+    `state` is the current or the last state of the container and selects the run. Later calls for the same run return
+    its new lines, too.
     """
 
     def lines(self, pod: JsonObject, container: str, state: JsonObject) -> tuple[LogLine, ...]: ...
 
     def follow(self, pod: JsonObject, container: str, state: JsonObject, wake: Callable[[], None]) -> "LogTail | None":
-        """The run's lines as they come, with a `wake` for each; None: only a change of the pod can bring new ones."""
+        """Follow a run and call `wake` on new lines; None: new lines come only with a change of the pod."""
 
 
 class LogTail(Protocol):
-    """One run, followed."""
+    """A followed run."""
 
     def news(self) -> tuple[LogLine, ...]:
-        """What was written since the last call; at first, all there is."""
+        """Return the lines since the last call; the first call returns all."""
 
     def close(self) -> None: ...
 
 
 class NoLogs:
-    """For clusters whose pods nobody runs."""
+    """A log source for clusters without a kubelet."""
 
     def lines(self, pod: JsonObject, container: str, state: JsonObject) -> tuple[LogLine, ...]:
         raise StatusError(501, "NotImplemented", "logs are not kept by the kubelet of this cluster")
 
     def follow(self, pod: JsonObject, container: str, state: JsonObject, wake: Callable[[], None]) -> None:
-        """Whoever asks for the lines is told."""
+        """Return None: `lines` raises the error."""
 
 
 NO_LOGS = NoLogs()
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the client wants to see, checked."""
+    """Validated options of a log request."""
 
     container: str = ""
     is_previous: bool = False
@@ -74,7 +75,7 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
 
     def selected(self, lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
-        """Those written late enough, and of them the last ones."""
+        """Return the lines after `since`, limited to the last `tail` ones."""
         if self.since is not None:
             lines = tuple(line for line in lines if _instant(line.written_at) >= self.since)
         return lines if self.tail is None else lines[max(len(lines) - self.tail, 0) :]
@@ -107,12 +108,12 @@ def chosen_container(pod: JsonObject, wanted: str) -> str:
 
 
 def is_somewhere(pod: JsonObject) -> bool:
-    """Without a node nobody could be asked: the answer is empty, and no error."""
+    """Return whether the pod has a node. Without one, the log is empty and not an error."""
     return bool(part(pod.get("spec")).get("nodeName"))
 
 
 def chosen_run(pod: JsonObject, container: str, options: LogOptions) -> JsonObject:
-    """The state that tells of the run which is asked for; raises 400 if there was none."""
+    """Return the container state of the requested run. Raises 400 if there was none."""
     name = pod["metadata"]["name"]
     status = container_status(pod, container)
     last = part(status.get("lastState"))
@@ -124,7 +125,7 @@ def chosen_run(pod: JsonObject, container: str, options: LogOptions) -> JsonObje
     if "running" in state or "terminated" in state:
         return state
     if "terminated" in last:
-        # Between two runs: the last one is all there is.
+        # Waiting for a restart: return the last run.
         return last
     why = part(state.get("waiting")).get("reason") or "ContainerCreating"
     raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {why}')
@@ -154,7 +155,7 @@ def read_log_options(context: Context, target: RequestInfo, request: Request) ->
         raise invalid_kind("PodLogOptions", "", target.name, errors)
     since = _instant(since_time) if since_time else None
     if seconds is not None:
-        # A line carries whole seconds: one of this second is not older than it.
+        # Lines have whole seconds, so the limit is rounded down to a second.
         since = (context.clock.now() - timedelta(seconds=seconds)).replace(microsecond=0)
     return LogOptions(
         container=query.get("container", ""),

@@ -1,4 +1,4 @@
-"""PATCH: a change described relative to the object as it is. Server-side apply: `apply.py`."""
+"""PATCH: JSON patch, merge patch and strategic merge patch. Server-side apply: `apply.py`."""
 
 from typing import Any
 
@@ -48,13 +48,13 @@ def patch(context: Context, target: RequestInfo, request: Request) -> Response:
     try:
         changed = change_object(context, target, entry, candidate, options, refusal=refused_patch)
     except UnreadableError as unreadable:
-        # It was readable before: the patch is to blame.
+        # The object was valid before, so this is an error of the patch.
         raise refused_patch(target.resource_info, candidate, unreadable.problem) from None
     return Response(status=200, body=context.shown(changed))
 
 
 def _seen(request: Request, entry: Entry) -> JsonObject:
-    """What the patch is about: also managedFields, if it speaks of them."""
+    """Return the object to patch, with managedFields if the patch contains them."""
     obj = entry.obj
     if b"managedFields" not in request.body or not (encoded := entry.ownership.encoded):
         return obj
@@ -62,9 +62,9 @@ def _seen(request: Request, entry: Entry) -> JsonObject:
 
 
 def _may_leave_nulls(request: Request) -> bool:
-    """To a built-in kind null is absent, also where a patch put it.
+    """Return whether the patch may leave nulls in the object, which built-in kinds treat as absent.
 
-    Merging takes nulls for removals, but inside lists; in a JSON patch, an operation without a value means null.
+    Merge patches remove nulls except inside lists; in a JSON patch, an operation without a value means null.
     """
     body = request.body
     if _patch_type(request) == JSON_PATCH:
@@ -73,12 +73,12 @@ def _may_leave_nulls(request: Request) -> bool:
 
 
 def check_patch_type(resource_info: ResourceInfo, request: Request) -> None:
-    """Raises 415."""
+    """Raise 415 unless the kind supports the patch type."""
     accepted = _ACCEPTED_CUSTOM if resource_info.is_custom else _ACCEPTED
     if _patch_type(request) not in accepted:
         if not resource_info.is_custom:
             raise unsupported_patch_type()
-        # Who applied a scale, which nobody can, is not told that he could.
+        # The scale subresource does not support apply, so the error does not list it.
         raise unsupported_media_type(accepted if is_apply(request) else (*accepted, transport.APPLY_PATCH))
 
 
@@ -87,7 +87,7 @@ def _patch_type(request: Request) -> str:
 
 
 def patched(resource_info: ResourceInfo, request: Request, obj: JsonObject) -> JsonObject:
-    """The object that the patch in the body makes of `obj`; parts it does not touch are shared."""
+    """Return `obj` with the patch applied. Unchanged parts are shared."""
     check_patch_type(resource_info, request)
     try:
         result = _apply(_patch_type(request), obj, decode_patch(request))

@@ -1,4 +1,4 @@
-"""GET: one object, or a list of them in pages."""
+"""GET: returns one object, or a list in pages."""
 
 import base64
 
@@ -40,24 +40,24 @@ def find_entry(context: Context, target: RequestInfo) -> Entry:
     custom = target.resource_info.custom
     if custom is None or custom.stored_as is None:
         return entry
-    # As this version shows it, so that what is written next is about what was seen.
+    # In the requested version, so that an update is compared with what the client read.
     obj = custom.shown(entry.obj, target.resource_info.api_version)
     return entry if obj is entry.obj else draft(entry.namespace, entry.name, obj, entry.revision, entry.ownership)
 
 
 class ListPage(msgspec.Struct, frozen=True):
-    """A part of a list, as of one revision."""
+    """A page of a list at one revision."""
 
     entries: list[Entry]
-    # How many more there are.
+    # The number of objects after this page.
     remaining: int
     revision: int
-    # A real server does not count what a selector would leave out.
+    # A real API server does not count with a selector.
     is_counted: bool
 
 
 class _Continue(msgspec.Struct, frozen=True):
-    """What a continue token says: the state that is being listed (0: any), and how far the reader has come."""
+    """The content of a continue token: the listed revision (0: current), and the last object of the page."""
 
     revision: int
     namespace: str
@@ -69,7 +69,7 @@ def read_list(context: Context, target: RequestInfo, request: Request) -> Respon
 
 
 def page_of(context: Context, target: RequestInfo, request: Request) -> ListPage:
-    """The objects that a query on a collection means: all of them, or as many as it wants at once."""
+    """Return the objects that a query on a collection selects, limited to a page if requested."""
     query = request.query
     selection = selection_of(target, request)
     limit = 0
@@ -88,7 +88,7 @@ def page_of(context: Context, target: RequestInfo, request: Request) -> ListPage
     else:
         revision = _revision_to_list(context, request)
         if version == "0":
-            # Any state will do, so it comes from memory, where nobody saves by pages.
+            # A real API server serves this from its watch cache and ignores the limit.
             limit = 0
         if revision == context.store.revision:
             matching = select_entries(context, target, selection)
@@ -105,7 +105,7 @@ def selection_of(target: RequestInfo, request: Request) -> Selection:
 
 
 def select_entries(context: Context, target: RequestInfo, selection: Selection) -> list[Entry]:
-    """The objects of a collection that a request means, by namespace and name."""
+    """Return the selected objects of a collection, sorted by namespace and name."""
     table = context.store.table(target.resource_info)
     scope = target.scope
     if selection.is_everything:
@@ -151,7 +151,7 @@ def _revision_to_list(context: Context, request: Request) -> int:
 
 
 def read_version(text: str) -> int:
-    """Raises 400. (A real server often answers such a client's mistake with a 500.)"""
+    """Parse a resourceVersion. Raises 400. (A real API server often returns 500 for this client error.)"""
     is_number = text.isascii() and text.isdigit()
     digits = text.lstrip("0") or "0"
     if not is_number or len(digits) > _MOST_DIGITS or int(digits) > _LARGEST_VERSION:
@@ -168,7 +168,7 @@ def _check_has_come(context: Context, revision: int) -> None:
 
 
 def _check_options(request: Request) -> None:
-    """Raises 422 unless the options of a list go together."""
+    """Raise 422 unless the list options are consistent."""
     errors = version_match_errors(request)
     if "sendInitialEvents" in request.query:
         errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
@@ -177,7 +177,7 @@ def _check_options(request: Request) -> None:
 
 
 def version_match_errors(request: Request) -> list[FieldError]:
-    """What lists and watches have against `resourceVersionMatch`."""
+    """Return the errors of `resourceVersionMatch` in lists and watches."""
     query = request.query
     wish = query.get("resourceVersionMatch", "")
     if not wish:
@@ -215,7 +215,7 @@ def list_body(context: Context, target: RequestInfo, page: ListPage) -> bytes:
 
 
 def _list_metadata(resource_info: ResourceInfo, revision: int) -> JsonObject:
-    """Lists of custom objects always say how they go on."""
+    """Return the list metadata. Lists of custom objects always have `continue`."""
     return (
         {"continue": "", "resourceVersion": str(revision)}
         if resource_info.is_custom
@@ -224,7 +224,7 @@ def _list_metadata(resource_info: ResourceInfo, revision: int) -> JsonObject:
 
 
 def _items_of(context: Context, target: RequestInfo, entries: list[Entry]) -> list[bytes]:
-    """As they stand in a list: built-in kinds leave out what the list already says."""
+    """Return the JSON of list items. Items of built-in kinds omit kind and apiVersion."""
     shown = map(context.shown, entries)
     if target.resource_info.is_custom:
         return list(shown)

@@ -1,4 +1,4 @@
-"""The scale subresource: how many replicas, without knowing the kind."""
+"""The scale subresource: reads and writes the number of replicas of a custom resource."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ def read_scale(context: Context, target: RequestInfo) -> Response:
 
 
 def write_scale(context: Context, target: RequestInfo, request: Request) -> Response:
-    """PUT or PATCH."""
+    """Handle PUT and PATCH of the scale subresource."""
     options = read_write_options(request)
     entry = find_entry(context, target)
     current = scale_of(target.resource_info, entry.obj)

@@ -1,4 +1,4 @@
-"""The ways into a running container, and what else of a pod is not served here: each says what, and why."""
+"""Errors of pod subresources that the embedded cluster does not support."""
 
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.request_info import RequestInfo
@@ -16,10 +16,10 @@ CLOSED_DOORS = frozenset(_REASONS)
 
 
 def closed_door(context: Context, target: RequestInfo) -> StatusError:
-    """Of a pod that is there; raises 404 if it is not."""
+    """Return the error of an unsupported subresource of an existing pod. Raises 404 if the pod does not exist."""
     pod = find_entry(context, target).obj
     if target.subresource in _INTO_CONTAINERS and not pod["spec"].get("nodeName"):
         return bad_request(f"pod {target.name} does not have a host assigned")
     message = f"the embedded cluster does not serve pods/{target.subresource}: {_REASONS[target.subresource]}"
-    # Without details, as a server says it that knows no such subresource: clients tell it from a missing pod by them.
+    # Without details, as for an unknown subresource: clients distinguish it from a missing pod by the details.
     return StatusError(404, "NotFound", message, {})

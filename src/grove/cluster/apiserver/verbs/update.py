@@ -1,4 +1,4 @@
-"""PUT, and what every other change of an existing object goes through: `change_object`."""
+"""PUT, and `change_object`, which every update of an existing object uses."""
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError
@@ -103,7 +103,7 @@ def change_object(
 
 
 def _let_go(context: Context, resource_info: ResourceInfo, entry: Entry, new: JsonObject) -> Entry:
-    """Nothing is stored of an object that goes: its last version was the one before, and only the writer sees `new`."""
+    """Remove the object. `new` is not stored: watches see the version before it, and only the client sees `new`."""
     revision = context.store.remove(resource_info, entry.namespace, entry.name).revision
     metadata = {**new["metadata"], "resourceVersion": str(revision)}
     return draft(entry.namespace, entry.name, {**new, "metadata": metadata}, revision, entry.ownership)
@@ -127,7 +127,7 @@ def _check_place(target: RequestInfo, shape: MetaShape) -> None:
 
 
 def _status_only(resource_info: ResourceInfo, old: JsonObject, candidate: JsonObject) -> JsonObject:
-    """The old object with the candidate's status; of built-in kinds, labels and annotations may come along."""
+    """Return the old object with the candidate's status, and for built-in kinds also its labels and annotations."""
     new = {**old, "status": candidate.get("status", {})}
     if resource_info.is_custom and "status" not in candidate:
         del new["status"]
@@ -150,7 +150,7 @@ def _all_but_status(resource_info: ResourceInfo, old: JsonObject, candidate: Jso
 
 
 def _prepared(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> tuple[JsonObject, list[FieldError]]:
-    """The new main object as its author wants it, and what is wrong with its metadata."""
+    """Return the new object before admission, and the errors of its metadata."""
     errors: list[FieldError] = []
     if new["metadata"] is not old["metadata"]:
         metadata, errors = updated_metadata(old["metadata"], new["metadata"])
@@ -161,7 +161,7 @@ def _prepared(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> 
 def _admitted(
     context: Context, target: RequestInfo, old: JsonObject, new: JsonObject, errors: list[FieldError]
 ) -> JsonObject:
-    """The new main object, admitted and valid; raises 422 otherwise."""
+    """Return the new object after admission and validation. Raises 422."""
     resource_info = target.resource_info
     changed = mutated(context, target, new, old)
     if changed is not new:
@@ -178,7 +178,7 @@ def _admitted(
 
 
 def _with_generation(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> JsonObject:
-    """A new wish of the user is a new generation; metadata and status are not wishes."""
+    """Increment the generation if the desired state changed, that is anything but metadata and status."""
     if not resource_info.has_generation or _wishes(resource_info, old) == _wishes(resource_info, new):
         return new
     metadata = {**new["metadata"], "generation": old["metadata"].get("generation", 0) + 1}
@@ -186,13 +186,13 @@ def _with_generation(resource_info: ResourceInfo, old: JsonObject, new: JsonObje
 
 
 def _wishes(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
-    """A status that is not apart is a wish like everything else."""
+    """Return the desired state. Without a status subresource, the status of a custom kind belongs to it."""
     others = ("metadata", "status") if resource_info.has_status or not resource_info.is_custom else ("metadata",)
     return {key: value for key, value in obj.items() if key not in others}
 
 
 def is_released(obj: JsonObject) -> bool:
-    """Leaving, and nobody holds it back any more."""
+    """Return whether a terminating object has no finalizers and no grace period left."""
     metadata = obj["metadata"]
     return (
         "deletionTimestamp" in metadata

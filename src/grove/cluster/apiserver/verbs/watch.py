@@ -1,7 +1,7 @@
-"""GET with watch=true: the changes of a collection, one line each, from a revision on.
+"""GET with watch=true: streams the changes of a collection since a revision, one line each.
 
-A stream keeps no queue: it is a cursor into the history of its kind, so a slow reader costs nothing and one that falls
-behind the history is told so (410).
+A stream has no queue: it is a cursor into the history of its kind, so a slow client costs nothing. A client that falls
+behind the history gets a 410.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _HEADS = {type_: f'{{"type":"{type_.value}","object":'.encode() for type_ in Cha
 
 
 def is_watch(request: Request) -> bool:
-    """Asked for by anything but false; of one object there is no watch."""
+    """Return whether the request is a watch: `watch` is not false, and the path names a collection."""
     return request.method == "GET" and is_on(request.query, "watch") and not names_one_object(request.path)
 
 
@@ -72,7 +72,7 @@ def open_stream(context: Context, target: RequestInfo, request: Request) -> "Wat
 
 
 def _check_options(request: Request) -> None:
-    """Raises 422 unless the options of a watch go together."""
+    """Raise 422 unless the watch options are consistent."""
     query = request.query
     wish = query.get("resourceVersionMatch", "")
     errors = []
@@ -88,7 +88,7 @@ def _check_options(request: Request) -> None:
 
 
 def _translation(context: Context, target: RequestInfo, request: Request) -> Translation | None:
-    """From lines with objects to the version and form that the client wants; none: as they are."""
+    """Return the conversion of lines to the requested version and form; None: no conversion."""
     formed = _formed_lines(context, target, request)
     custom = target.resource_info.custom
     if custom is None or custom.stored_as is None:
@@ -115,7 +115,7 @@ def _metadata_line(line: bytes) -> bytes:
 
 
 class WatchStream:
-    """An async iterator of lines. It ends at its time-out, when closed, or after an error line."""
+    """An async iterator of watch events as lines. It ends at its timeout, when closed, or after an error line."""
 
     headers: Mapping[str, str] = {}
 
@@ -155,7 +155,7 @@ class WatchStream:
             self._timers.append(loop.call_later(_BOOKMARK_SECONDS, self._bookmark))
 
     def start_with(self, entries: list[Entry], *, is_end_told: bool = False) -> None:
-        """What there is, as if it had just been added; then what changes. A bookmark can tell where that begins."""
+        """Send the current objects as ADDED, then an initial-events-end bookmark if requested, then changes."""
         self._lines.extend(_line(ChangeType.ADDED, self._shown(entry)) for entry in entries)
         if is_end_told and self._has_bookmarks:
             end = {"annotations": {"k8s.io/initial-events-end": "true"}}
@@ -169,7 +169,7 @@ class WatchStream:
             self.refuse(too_old(revision, gone.oldest))
 
     def refuse(self, refused: StatusError) -> None:
-        """Tells this last."""
+        """Send the error as the last line."""
         self._lines.append(msgspec.json.encode({"type": "ERROR", "object": refused.status()}))
         self._is_closed = True
 
@@ -187,7 +187,7 @@ class WatchStream:
             await self._change()
 
     async def batch(self) -> list[bytes]:
-        """All lines that are there, at least one, at most as many as one write should carry; none: the end."""
+        """Return the available lines, at least one and about `_BATCH_BYTES` at most; empty at the end."""
         lines: list[bytes] = []
         try:
             lines.append(await anext(self))
@@ -200,7 +200,7 @@ class WatchStream:
         return lines
 
     def close(self) -> None:
-        """Ends the stream; a reader that waits is let go."""
+        """End the stream and wake a waiting reader."""
         self._is_closed = True
         self._lines.clear()
         for timer in self._timers:
@@ -246,7 +246,7 @@ class WatchStream:
         return None
 
     def _line_of(self, change: Change) -> bytes | None:
-        """What this watcher sees of a change: an object that starts or stops to match comes or goes."""
+        """Return the line of a change. An object that starts or stops matching the selector is ADDED or DELETED."""
         if self._is_unfiltered:
             return _line(change.type, self._shown(change.entry))
         if self._scope is not None and change.entry.namespace != self._scope:
@@ -285,7 +285,7 @@ def _line(type_: ChangeType, data: bytes) -> bytes:
 
 
 def _last_match(change: Change) -> Entry:
-    """The object as it last matched, with the revision at which it stopped to."""
+    """Return the last version that matched, with the revision at which it stopped matching."""
     before = change.before
     assert before is not None
     metadata = {**before.obj["metadata"], "resourceVersion": str(change.revision)}

@@ -1,6 +1,6 @@
 """The warden: a small program beside the kubelet that starts the processes of containers, and ends them without fail.
 
-Run as a script of its own, with nothing but the standard library; `processes.py` is the other end of its socket.
+Run as a script of its own, with nothing but the standard library; `supervisor.py` is the other end of its socket.
 Because it starts everything, it hears of every end; because it adopts orphans, nothing gets away; and because it only
 waits for its socket, it notices when the kubelet is gone, however that died: then it kills all that is left, removes
 the pods' files and ends. Should the warden itself be killed, the kernel kills what it started.
