@@ -34,13 +34,13 @@ from grove.api.types.lease import Lease
 from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.validation.cliques import clique_errors
+from grove.api.validation.devices.mnnvl import mnnvl_errors
+from grove.api.validation.devices.resource_claims import sharing_errors
 from grove.api.validation.groups import group_errors
 from grove.api.validation.immutable_fields import change_errors
-from grove.api.validation.mnnvl import mnnvl_errors
 from grove.api.validation.object_budget import size_errors
 from grove.api.validation.object_names import metadata_errors, name_errors
 from grove.api.validation.podcliqueset import ENOUGH_ERRORS
-from grove.api.validation.resource_claims import sharing_errors
 from grove.api.validation.schema import read
 from grove.api.validation.startup_order import startup_errors
 from grove.api.validation.stored_bytes import LARGEST_SPEC

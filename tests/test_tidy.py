@@ -117,6 +117,43 @@ def test_a_document_that_the_code_names_exists() -> None:
     assert [found for found in missing if ": spec/" not in found] == []
 
 
+# A larger package has sub-packages.
+MOST_FILES = 20
+# How the docstring of a module must not begin: it says what the module does, not what is true or asked.
+QUESTIONS = (
+    "Are", "Does", "How", "Is", "May", "Of", "What", "When", "Where", "Whether", "Which", "Who", "Whose", "Why",
+)  # fmt: skip
+# Names that the Kubernetes libraries have other words for.
+FORMER_NAMES = (
+    "Aftermath", "Agenda", "Caller", "Can", "Course", "Emit", "FailureBook", "Foreseen", "FreshLook", "Homes",
+    "Judge", "Keeper", "KeyQueue", "Meter", "Mirror", "OverheardTransport", "PacedTransport", "PodMold", "Refused",
+    "RefusedError", "Said", "Sentence", "Served", "Standing", "StatusPacer", "Surface", "Surroundings", "Turn",
+    "Upkeep", "Urgency", "Verdict", "Wire", "Wishes", "complaint", "foresee", "guest", "inquiry", "is_leaving",
+    "lane", "loners", "look_at", "look_together", "make_sure", "scratch", "wake_at", "work_off",
+)  # fmt: skip
+
+
+def test_the_docstring_of_a_module_begins_with_a_noun_or_a_verb() -> None:
+    first = {path: (ast.get_docstring(tree_of(path)) or "").split(maxsplit=1)[0] for path in SOURCES}
+    assert [at(path, word) for path, word in first.items() if word.strip(",:") in QUESTIONS] == []
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    classes = [node.name for path in SOURCES for node in tree_of(path).body if isinstance(node, ast.ClassDef)]
+    assert sorted({name for name in classes if not name.startswith("_") and classes.count(name) > 1}) == []
+
+
+def test_no_package_has_too_many_files() -> None:
+    packages = [path.parent for path in SOURCES if path.name == "__init__.py"]
+    counts = {inside(folder): len(list(folder.glob("*.py"))) for folder in packages}
+    assert {name: count for name, count in counts.items() if count > MOST_FILES} == {}
+
+
+def test_no_former_name_comes_back() -> None:
+    found = [(path, name) for path in SOURCES for name in names_in(path) if name in FORMER_NAMES]
+    assert sorted({at(path, name) for path, name in found}) == []
+
+
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +231,16 @@ def call_nodes(path: Path) -> list[ast.Call]:
 def calls(path: Path) -> tuple[str, ...]:
     """What is called, as it is written."""
     return tuple(ast.unparse(node.func) for node in call_nodes(path))
+
+
+def names_in(path: Path) -> Iterator[str]:
+    """Yield every name that a module defines or uses."""
+    for node in ast.walk(tree_of(path)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
 
 
 @cache

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grove.admission.admission_review import AdmissionResponse, GroupResource, ReviewRequest, UserInfo
+from grove.admission.admission_review import AdmissionResponse, GroupResource, ReviewRequest, ReviewUserInfo
 from grove.admission.authorizer import AuthorizerOptions, Claims, authorize, claims_of
 from grove.api.types.meta import JsonObject, OwnerReference, to_wire
 from grove.api.types.podcliqueset import PodCliqueSet
@@ -43,7 +43,7 @@ def request(
         operation=operation,
         resource=GroupResource(group=GROUPS.get(resource, "grove.io"), resource=resource),
         name="x",
-        user_info=UserInfo(username=user),
+        user_info=ReviewUserInfo(username=user),
         object=new if new is not None or operation == "DELETE" else child(),
         old_object=old if old is not None or operation == "CREATE" else child(),
     )

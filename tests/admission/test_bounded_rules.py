@@ -17,17 +17,17 @@ from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.unsupported_fields import unbuilt_changes, unbuilt_fields
 from grove.api.validation.cliques import clique_errors
 from grove.api.validation.clustertopologybinding import topology_binding_errors
+from grove.api.validation.devices.mnnvl import mnnvl_errors
+from grove.api.validation.devices.resource_claims import sharing_errors
 from grove.api.validation.field_errors import invalid
 from grove.api.validation.groups import group_errors
 from grove.api.validation.immutable_fields import change_errors
-from grove.api.validation.mnnvl import mnnvl_errors
 from grove.api.validation.object_budget import size_errors
 from grove.api.validation.object_names import metadata_errors, name_errors
 from grove.api.validation.podclique import podclique_errors
 from grove.api.validation.podcliquescalinggroup import scaling_group_errors
 from grove.api.validation.podcliqueset import validate_podcliqueset_update, validate_stored_podcliqueset
 from grove.api.validation.ratcheting import new_errors
-from grove.api.validation.resource_claims import sharing_errors
 from grove.api.validation.schema import read
 from grove.api.validation.startup_order import startup_errors
 from grove.api.validation.termination_delay import termination_errors

@@ -1,12 +1,13 @@
 """A write that keeps failing, with whatever code, is reported within 90 s, and not any more when its cause is over."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from grove.api.resources import EVENTS, GROUPS, PODCLIQUES, PODCLIQUESETS, PODS
+from grove.api.resources import EVENTS, GROUPS, PODCLIQUES, PODCLIQUESETS, PODS, Resource
 from grove.api.types.meta import JsonObject, find_condition
 from grove.controller.feature_discovery import GANG_SCHEDULER_PATH
 from grove.kube.api_errors import ApiError, ConnectionLost
@@ -225,11 +226,12 @@ def test_conditions_of_former_names_are_removed() -> None:
         await world.settle()
         await world.crash_controller()
         clique = world.objects(PODCLIQUES)[0].metadata.name
-        for resource, name, type_ in (
+        former: tuple[tuple[Resource[Any], str, str], ...] = (
             (PODCLIQUESETS, "workload1", "CannotBeCarriedOut"),
             (PODCLIQUESETS, "workload1", "FieldsNotCarriedOut"),
             (PODCLIQUES, clique, "PodsRefused"),
-        ):
+        )
+        for resource, name, type_ in former:
             old = {"type": type_, "status": "True", "reason": "CreateRefused", "message": "no"}
             patch: JsonObject = {"status": {"conditions": [{**old, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}
             await world.client.patch(resource, "default", name, patch, subresource="status")

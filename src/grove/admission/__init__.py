@@ -1,1 +1,1 @@
-"""What may be stored: defaults and rules applied to a write before an API server accepts it. Pure."""
+"""Admission: defaults and validation of a write before an API server stores it."""

@@ -41,7 +41,7 @@ class GroupResource(WireStruct):
     resource: str = ""
 
 
-class UserInfo(WireStruct):
+class ReviewUserInfo(WireStruct):
     username: str = ""
 
 
@@ -55,7 +55,7 @@ class _Circumstances(WireStruct):
     sub_resource: str = ""
     name: str = ""
     namespace: str = ""
-    user_info: UserInfo = UserInfo()
+    user_info: ReviewUserInfo = ReviewUserInfo()
 
 
 class ReviewRequest(_Circumstances):

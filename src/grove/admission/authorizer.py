@@ -1,4 +1,4 @@
-"""Who may change what the operator manages: the optional authorizer. One decision, pure.
+"""The optional authorizer: decides who may change objects that the operator manages. Pure.
 
 It keeps people from editing pods, cliques or roles that the operator would only correct again, and from making objects
 that the operator would take for its own. Which writes it is asked about is written in `webhook_configurations.py`.

@@ -1,4 +1,4 @@
-"""Where the webhook server's certificate comes from: a Secret that all replicas share, or files of somebody else.
+"""Sources of the webhook server's certificate: a Secret that all replicas share, or files that the user provides.
 
 The Secret is the only truth. Every replica watches it and may write it; each write is bound to the version that was
 read, and who loses the race takes what the winner wrote. When something is due is decided in `certificates.py`.

@@ -1,4 +1,4 @@
-"""What an answer depends on besides the object in question, read from the API server before the answer is made.
+"""Lookups for admission: read from the API server what a response depends on besides the object itself.
 
 `policy.py` is pure and asks functions; here is known what it will ask. "Not found" is an answer; every other failure is
 an `ApiError`, and then nobody knows what the answer would be.

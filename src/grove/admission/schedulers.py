@@ -1,4 +1,4 @@
-"""What the scheduler that a set chose has against it: the rules of its backend, and whether its queue is there.
+"""Scheduler checks of a set: the rules of its backend, and whether its queue exists.
 
 A queue may come and go after a set was let in; then the set waits for it, and says so. Here only what a write asks for
 anew is judged, so that no queue ever stands in the way of another change.

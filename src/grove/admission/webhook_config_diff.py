@@ -1,4 +1,4 @@
-"""What has to be done to the webhook configurations of a cluster, so that its API server asks us and trusts us. Pure.
+"""Diff of the webhook configurations of a cluster: what to create, patch or delete so that they are right. Pure.
 
 There are two ways to be installed. Behind a Service the configurations were applied with everything else, and only
 their `caBundle` is ours to fill in. At a URL (an operator outside of the cluster) they are ours altogether.

@@ -1,1 +1,1 @@
-"""What a gang and its pods look like to a scheduler: one file per scheduler, all of them pure."""
+"""Scheduler backends: the objects that each scheduler needs for a gang and its pods. One file each, all pure."""

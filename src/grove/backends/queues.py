@@ -1,4 +1,4 @@
-"""Which queue a set asks for, and what is wrong with it. Only KAI and Volcano have queues.
+"""Queues of KAI and Volcano: which queue a set names, and what is wrong with it.
 
 A queue is named on the set, or by its cliques if they agree: a gang is in one queue.
 """

@@ -1,1 +1,1 @@
-"""What stands in a cluster that Grove is installed in, as objects to apply. Pure: applying them is not here."""
+"""Manifests of an installation of Grove, as objects to apply. Pure: applying them is not done here."""

@@ -1,4 +1,4 @@
-"""What runs: the operator's Deployment, its configuration, and the Service by which the API server asks it."""
+"""The operator's Deployment, its configuration, and the Service through which the API server calls it."""
 
 import hashlib
 

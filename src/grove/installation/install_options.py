@@ -1,4 +1,4 @@
-"""What an installation is asked to be: the answers that every object of it is made from."""
+"""Options of an installation, from which every object of it is built."""
 
 import msgspec
 

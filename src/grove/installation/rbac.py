@@ -1,4 +1,4 @@
-"""What the operator may do, rule by rule, each with its reason: exactly what the program does, and nothing else.
+"""RBAC rules of the operator, each with its reason: exactly what the program does, and nothing else.
 
 `docs/how-to/install.md` shows the same table, and a test compares. Whoever adds a request to the controller or to
 admission adds its verb here; a test on a real API server compares the rules with what was asked for.

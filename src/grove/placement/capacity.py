@@ -1,4 +1,4 @@
-"""What is free, and trying things out on it.
+"""Free capacity of the cluster, and a copy of it for one scheduling cycle.
 
 `Cluster` follows nodes and placed pods one change at a time, so that a quiet cluster costs nothing. `Scratch` is a copy
 for one cycle on which pods are placed tentatively and taken back; the `Cluster` never sees that.

@@ -1,4 +1,4 @@
-"""What a plan is made of: actions in stages, stages in chains, statuses, events, and when to look again.
+"""The parts of a plan: actions in stages, stages in chains, statuses, events, and the time of the next reconcile.
 
 The executor carries these out without knowing what they mean (`controller/executor.py`).
 """

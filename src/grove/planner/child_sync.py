@@ -1,4 +1,4 @@
-"""What is created, repaired and given up of one replica, in the order in which each step needs the one before.
+"""Sync of the children of one replica: what to create, repair and delete, in the order of their dependencies.
 
 Units that go as a whole are in `planner/teardown/unit_removal.py` and `planner/teardown/group_scale_in.py`.
 """

@@ -1,4 +1,4 @@
-"""What should exist of one set replica: groups, cliques and gangs with their names. Not how to get there."""
+"""The desired state of one set replica: its groups, cliques and gangs with their names."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""How many objects a set asks for as its groups and cliques are scaled now, and what is held if these are too many.
+"""Object budget of a set: count the objects at the current scale, and hold creates above the limit.
 
 Admission refuses such a scale, but webhooks may be off. A set beyond its budget keeps what it has: replicas that are
 scaled beyond the template get nothing new until they are scaled in again, all others go on as ever.

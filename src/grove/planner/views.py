@@ -1,4 +1,4 @@
-"""What was observed, counted once: a clique and its pods, a set replica and its parts.
+"""Views of what was observed, counted once: a clique and its pods, a set replica and its parts.
 
 A view is kept until one of its parts changes (`snapshot_builder.py`); decisions read views, never raw objects.
 """

@@ -1,4 +1,4 @@
-"""What may go wrong between a program and its API server, drawn from a seed: a transport around another.
+"""Fault injection: a transport that loses, delays, repeats and rejects requests, drawn from a seed.
 
 Delays (these make interleavings random), errors before a write, answers lost after it, watches that are slow, frozen,
 cut or too old, throttled creates, chosen refusals, and a crash at any write. The server itself never misbehaves.

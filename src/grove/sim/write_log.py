@@ -1,4 +1,4 @@
-"""What happened, as text: every write that reached the server, when, and by whom.
+"""Log of every write that reached the API server: when, and by whom.
 
 Read from the connections of the world's inhabitants (`faults.py`); the same seed gives the same text. Decisions, in
 fewer lines, are told in `sim/scenario/narrator.py`.

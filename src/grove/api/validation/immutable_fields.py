@@ -5,8 +5,8 @@ from typing import Any
 
 from grove.api.types.meta import to_wire
 from grove.api.types.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate, StartupType
+from grove.api.validation.devices.mnnvl import mnnvl_change_errors
 from grove.api.validation.field_errors import FieldError, forbidden, invalid, listed
-from grove.api.validation.mnnvl import mnnvl_change_errors
 from grove.api.validation.topology_constraints import topology_change_errors
 from grove.api.validation.training import training_change_errors
 

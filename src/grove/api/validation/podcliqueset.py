@@ -7,14 +7,14 @@ import msgspec
 
 from grove.api.types.podcliqueset import PodCliqueSet, SetTemplate
 from grove.api.validation.cliques import clique_errors
+from grove.api.validation.devices.mnnvl import mnnvl_errors
+from grove.api.validation.devices.resource_claims import sharing_errors
 from grove.api.validation.field_errors import FieldError, invalid, keys_of
 from grove.api.validation.groups import group_errors
 from grove.api.validation.immutable_fields import change_errors
-from grove.api.validation.mnnvl import mnnvl_errors
 from grove.api.validation.object_budget import budget_errors, objects_of_set, size_errors
 from grove.api.validation.object_names import metadata_errors, name_errors
 from grove.api.validation.ratcheting import new_errors
-from grove.api.validation.resource_claims import sharing_errors
 from grove.api.validation.startup_order import startup_errors
 from grove.api.validation.stored_bytes import byte_errors
 from grove.api.validation.termination_delay import termination_errors

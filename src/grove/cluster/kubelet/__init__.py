@@ -1,2 +1,1 @@
-"""Who runs bound pods: `cluster/kubelet/simulated/simulated_kubelet.py` only says so,
-`cluster/kubelet/process/process_kubelet.py` runs them as processes of this machine."""
+"""Kubelets: `simulated/` reports pods as running, `process/` runs them as local processes."""

@@ -1,4 +1,4 @@
-"""How the parts of an object merge: which lists have keys, which maps are taken as a whole.
+"""Merge types: how each part of an object merges, by list keys and atomic maps.
 
 Types come from the schema of a definition (`type_of_schema`) or, for built-in kinds, from `built_in_types.json`, which
 a script takes from an API server (`tests/kube/controlplane/merge_types.py`). Its signs: `text`, `number`, `truth`,

@@ -123,7 +123,7 @@ class SchedulablePod(WireStruct):
         return next((condition for condition in self.status.conditions if condition.type == "PodScheduled"), None)
 
 
-class NodeTaint(WireStruct):
+class SchedulerTaint(WireStruct):
     key: str = ""
     value: str = ""
     effect: str = ""
@@ -131,7 +131,7 @@ class NodeTaint(WireStruct):
 
 class SchedulerNodeSpec(WireStruct):
     unschedulable: bool = False
-    taints: tuple[NodeTaint, ...] = ()
+    taints: tuple[SchedulerTaint, ...] = ()
 
 
 class SchedulerNodeStatus(WireStruct):

@@ -1,1 +1,1 @@
-"""What the operator shows of itself: metrics, events, log lines, probes and profiles."""
+"""Observability of the operator: metrics, events, log lines, probes and profiles."""

@@ -1,4 +1,4 @@
-"""What was decided about each gang of a replica: its pods, refusal and mirror. Read by whoever builds or reports."""
+"""State of each gang of a replica: its pods, their rejected creates, and its scheduler object."""
 
 from collections.abc import Iterable
 from datetime import datetime

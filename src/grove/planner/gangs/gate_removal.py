@@ -1,4 +1,4 @@
-"""Which gates of a replica may open: gang by gang, the base first, and inside a gang part by part.
+"""Removal of scheduling gates of a replica: gang by gang, the base gang first.
 
 When a gang may go is in `scheduling_gates.py`, when its pods above the minimum may in `surplus_gates.py`.
 """

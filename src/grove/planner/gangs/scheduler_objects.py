@@ -1,4 +1,4 @@
-"""What the scheduler of a set has of each of its gangs: kept right, and read.
+"""Scheduler objects of the gangs of a set: keep them up to date, and read what the scheduler reports.
 
 What it should have is the backend's knowledge (`grove.backends`); here it becomes actions, and what the scheduler says
 back is handed on. A mirror belongs to its PodGang and goes with it.

@@ -1,4 +1,4 @@
-"""May this pod's gate go? Only our own gate is ever removed.
+"""Scheduling gates: decide whether the gate of a pod may be removed. Only Grove's own gate is ever removed.
 
 spec/gang-scheduling.md, "Gang Scheduling Behavior": a base gang's pods wait until the gang is complete,
 a scaled gang's pods until the base gang is scheduled. Both guard the first placement of an incarnation only.

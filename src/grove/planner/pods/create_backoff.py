@@ -1,4 +1,4 @@
-"""When the server refuses pods: who holds on, who gives its pods back, and who tries again when.
+"""Back-off after the API server rejected pods: which gang keeps its pods, which releases them, and when to retry.
 
 Two half-created gangs must not starve each other (docs/explanation/architecture.md, "Writes that fail").
 """

@@ -1,4 +1,4 @@
-"""Which pods a clique creates, replaces and gives up, and the names its gang must reference first.
+"""Sync of the pods of a clique: which to create, replace and delete, and the names that its gang must reference first.
 
 Not here: when a gate goes (`scheduling_gates.py`), what happens when the server refuses pods (`create_backoff.py`).
 """

@@ -1,4 +1,4 @@
-"""When the turn of a set replica is over.
+"""Completion of an update: decide when a set replica is updated, so that the next one may start.
 
 No live pod of an older template is left, and every standalone clique and every group has its minimum ready. Of a
 replica that was not available when its turn came, a minimum is not waited for that no waiting brings back: there is no

@@ -1,4 +1,4 @@
-"""Whose turn it is: one replica of a set at a time is brought to the newest templates.
+"""Order of an update: select the set replica that is updated next, one at a time.
 
 spec/rolling-update.md, "PodGangSet (PGS) Replica Selection": replicas with nothing scheduled first, then those that are
 not available, then the others from the highest index down. The turn is stored before the replica does anything with

@@ -1,4 +1,4 @@
-"""What the update of a replica does now: pods to delete, group replicas to recreate; and what it says about it."""
+"""Actions of an update in one replica: pods to delete, group replicas to recreate, and the events about it."""
 
 from collections.abc import Iterable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What a step of an update waits for, and when waiting becomes news: the words of `UpdateStalled`."""
+"""Stalled updates: find what a step waits for, and when to report it in `UpdateStalled`."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta

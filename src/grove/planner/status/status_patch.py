@@ -1,4 +1,4 @@
-"""How a status is written: conditions whose times mean something, the smallest patch, and who hears of it."""
+"""Status patches: conditions with correct transition times, the smallest patch, and its priority."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What a ClusterTopologyBinding leads to: the topologies that schedulers keep of their own are made, or compared.
+"""Sync of ClusterTopologyBindings: create or compare the topologies that schedulers keep themselves.
 
 A binding that names a scheduler's topology leaves it to whoever made it, and is only compared with it; for every other
 scheduler that has such objects one is made, owned by the binding. How sets use a binding is `node_label_keys.py`.

@@ -1,4 +1,4 @@
-"""What of a set's topology each of its gangs says, and which pods have to be in one domain whatever gang they are in.
+"""Topology scopes: the constraints of each gang, and the pods that must share a domain across gangs.
 
 The constraints themselves are resolved in `node_label_keys.py`. Where pods go is the scheduler's decision.
 """

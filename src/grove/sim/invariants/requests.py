@@ -1,4 +1,4 @@
-"""How the operator may ask, whatever comes of it: each rule reads one request and returns the reason it is broken.
+"""Invariants of requests: each rule reads one request of the operator and returns the reason it is broken.
 
 Rules about what the API shows are in `pods_and_gangs.py`.
 """

@@ -1,4 +1,4 @@
-"""What the operator may still believe: it acts on what it saw a moment ago, or before a watch of its fell silent.
+"""Staleness: values that the operator may still believe, because a watch delivers them late or was cut.
 
 The rules that are judged by this are in `pods_and_gangs.py`.
 """

@@ -1,4 +1,4 @@
-"""What a rehearsal must know of a real cluster, read with GET requests only: some sets, and the room around them.
+"""Import of a real cluster into a rehearsal, with GET requests only: some sets, and the capacity around them.
 
 Made smaller on the way: of others' pods only what takes room is kept. Playing with it is `sandbox.py`.
 """

@@ -1,4 +1,4 @@
-"""How much of a set is down at the same time while it changes: pods of cliques, replicas of groups and of the set.
+"""Downtime during a change: how many pods, group replicas and set replicas are down at the same time.
 
 Only what was up before and is wanted after counts: what starts for the first time is not down, what goes for good is
 no loss. Pure.

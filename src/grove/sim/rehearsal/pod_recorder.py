@@ -1,4 +1,4 @@
-"""What becomes of the pods of some sets while a store changes: each pod's story, and who was ready when.
+"""A recorder of the pods of some sets while a store changes: the history of each pod, and when it was ready.
 
 Facts only, in the order in which they happened. What they amount to is `prediction.py`.
 """

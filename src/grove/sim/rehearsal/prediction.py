@@ -1,4 +1,4 @@
-"""What a rehearsed change amounts to, for people and programs: who is replaced in which order, who is down meanwhile.
+"""Prediction of a change, for people and programs: what is replaced, in which order, and what is down meanwhile.
 
 Pure: made from what was recorded (`pod_recorder.py`). How it is said is `cli/plan/view.py`.
 """

@@ -1,4 +1,4 @@
-"""What happened in a world, for people: one line per decision and unit, with the planner's own reasons.
+"""Narrator of a simulation: one line per decision and unit, with the planner's own reasons.
 
 Every single write is in `sim/write_log.py`. What of one kind happens to one unit within a second becomes one line.
 """

@@ -13,7 +13,7 @@ _WITH_VALUES = ("In", "NotIn")
 _WITHOUT_VALUES = ("Exists", "DoesNotExist")
 
 
-class LabelRequirement(msgspec.Struct):
+class LabelSelectorRequirement(msgspec.Struct):
     key: str = ""
     operator: str = ""
     values: list[str] | None = None
@@ -23,7 +23,7 @@ class LabelSelector(msgspec.Struct, rename="camel"):
     """A label selector, decoded for validation."""
 
     match_labels: dict[str, str] | None = None
-    match_expressions: list[LabelRequirement] | None = None
+    match_expressions: list[LabelSelectorRequirement] | None = None
 
 
 def selector_errors(selector: LabelSelector | None, where: str) -> list[FieldError]:
@@ -39,7 +39,7 @@ def selector_errors(selector: LabelSelector | None, where: str) -> list[FieldErr
     return errors
 
 
-def _requirement_errors(requirement: LabelRequirement, where: str) -> list[FieldError]:
+def _requirement_errors(requirement: LabelSelectorRequirement, where: str) -> list[FieldError]:
     errors: list[FieldError] = []
     values = requirement.values or []
     if requirement.operator in _WITH_VALUES and not values:

@@ -1,4 +1,4 @@
-"""Strategy of PriorityClasses: defaults and validation. `pods.py` resolves the class of a pod."""
+"""Strategy of PriorityClasses: defaults and validation. `pods/pod_strategy.py` resolves the class of a pod."""
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, forbidden, invalid

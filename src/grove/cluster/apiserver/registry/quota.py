@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from grove.api.types.meta import JsonObject
 from grove.api.values.quantities import format_resource, parse_milli
-from grove.cluster.apiserver.registry.pods import PodShape, pod_shape
+from grove.cluster.apiserver.registry.pods.pod_strategy import PodShape, pod_shape
 from grove.cluster.apiserver.status_errors import forbidden
 from grove.cluster.built_in_resources import PODS, RESOURCE_QUOTAS, ResourceInfo
 from grove.cluster.storage.store import Change, ChangeType, Entry, Storage

@@ -31,7 +31,12 @@ from grove.cluster.apiserver.registry.pdb_validation import (
     prepared_budget,
     prepared_budget_update,
 )
-from grove.cluster.apiserver.registry.pods import new_pod_errors, pod_update_errors, prepared_pod, prepared_pod_update
+from grove.cluster.apiserver.registry.pods.pod_strategy import (
+    new_pod_errors,
+    pod_update_errors,
+    prepared_pod,
+    prepared_pod_update,
+)
 from grove.cluster.apiserver.registry.priority_classes import prepared_class, priority_change_errors, priority_errors
 from grove.cluster.apiserver.registry.rbac_objects import (
     binding_change_errors,

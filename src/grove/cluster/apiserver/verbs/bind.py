@@ -7,7 +7,7 @@ from grove.api.validation.field_errors import not_supported, required
 from grove.cluster.apiserver.admission.webhook_hooks import admit_binding
 from grove.cluster.apiserver.codec.request_decoding import is_dry_run
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.registry.pod_topology_labels import on_node
+from grove.cluster.apiserver.registry.pods.pod_topology_labels import on_node
 from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import StatusError, bad_request, conflict, invalid_kind, other_uid
 from grove.cluster.apiserver.verbs.read import find_entry

@@ -1,4 +1,4 @@
-"""What exactly is run for a container on this machine: command, environment, folder; or why nothing can be.
+"""Container command on this machine: arguments, environment and working directory, or the reason it cannot run.
 
 Images are not pulled, so nothing is known of their entrypoint, their files or their environment.
 """

@@ -1,4 +1,4 @@
-"""What one run of one container writes: read from its pipe, line by line with the time, into files of bounded size.
+"""Log of one run of a container: read from its pipe line by line, with times, into files of bounded size.
 
 Which run's log is asked for is `log_source.py`'s business.
 """

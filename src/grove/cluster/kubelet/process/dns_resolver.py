@@ -1,4 +1,4 @@
-"""What Python programs in pods are given as `sitecustomize`: the names of pods lead somewhere, as they do with DNS.
+"""DNS for Python programs in pods: the `sitecustomize` module that resolves the names of pods.
 
 Copied into a folder of its own that stands first in `PYTHONPATH` (`pod_addresses.py`); it imports nothing of ours.
 In a pod:

@@ -1,4 +1,4 @@
-"""What becomes of containers that ran under an earlier kubelet: their processes are gone, as after a reboot. Pure.
+"""Recovery after a kubelet restart: containers of the earlier kubelet count as killed, as after a reboot. Pure.
 
 Those of a cluster that is kept (`grove up --data-dir`) and was started again. What the pods were told of is in their
 status; what to run again is decided as after every end of a container, by the restart policy.

@@ -12,16 +12,16 @@ from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.metadata import dns_label_problem, label_key_problem, unreadable
-from grove.cluster.apiserver.registry.pod_placement import (
+from grove.cluster.apiserver.registry.pods.pod_placement import (
     AffinityFields,
     TolerationFields,
     affinity_errors,
     node_selector_errors,
     toleration_errors,
 )
-from grove.cluster.apiserver.registry.pod_resources import ResourceFields, quantity_problem, resource_errors
-from grove.cluster.apiserver.registry.pod_topology_labels import on_node
-from grove.cluster.apiserver.registry.pod_volumes import Mount, VolumeFields, check_volumes, mount_errors
+from grove.cluster.apiserver.registry.pods.pod_resources import ResourceFields, quantity_problem, resource_errors
+from grove.cluster.apiserver.registry.pods.pod_topology_labels import on_node
+from grove.cluster.apiserver.registry.pods.pod_volumes import Mount, VolumeFields, check_volumes, mount_errors
 from grove.cluster.apiserver.registry.priority_classes import BUILT_IN_PRIORITIES, DEFAULT_PREEMPTION
 from grove.cluster.apiserver.status_errors import forbidden as forbidden_request
 from grove.cluster.built_in_resources import PODS, PRIORITY_CLASSES

@@ -1,0 +1,1 @@
+"""Validation of devices: shared resource claims, and NVLink domains."""

@@ -1,0 +1,1 @@
+"""Strategy of pods: defaults, validation, and what an update may change."""
