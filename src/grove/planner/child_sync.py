@@ -6,6 +6,8 @@ Units that go as a whole are in `planner/teardown/unit_removal.py` and `planner/
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+import msgspec
+
 from grove.api import labels, names
 from grove.api.reasons import EventReason, FindingReason
 from grove.api.resources import GROUPS, PODCLIQUES, PODS, SERVICES
@@ -33,12 +35,19 @@ from grove.planner.child_manifests import (
 )
 from grove.planner.desired_state import CliqueBlueprint, ReplicaBlueprint
 from grove.planner.gangs.gang_state import GangState
-from grove.planner.gangs.podgang import draw_gang_spec, plan_gang_object, write_last_names, write_zero_counts
+from grove.planner.gangs.podgang import (
+    GangContent,
+    draw_gang_spec,
+    plan_gang_object,
+    write_last_names,
+    write_zero_counts,
+)
 from grove.planner.gangs.scheduler_objects import mirror_stages
 from grove.planner.pods.create_backoff import has_started, is_about_pods, pods_failure_key
 from grove.planner.pods.pod_builder import PodBuilder
 from grove.planner.pods.pod_sync import NewPod
-from grove.planner.rollout.replica_update import ReplicaRoll, UpdateRole
+from grove.planner.replica_facts import ReplicaFacts
+from grove.planner.rollout.replica_update import ReplicaRoll
 from grove.planner.snapshot import SetContext
 from grove.planner.teardown.pod_deletion import delete_pod
 from grove.planner.teardown.recreation import Recreation, Recreations
@@ -83,47 +92,36 @@ def _retry_at(failure: CreateRejection) -> datetime:
 
 
 def plan_builds(
-    context: SetContext,
-    replica: ReplicaView,
-    blueprint: ReplicaBlueprint,
-    recreations: Recreations,
-    states: tuple[GangState, ...],
-    retries: Retries,
-    role: UpdateRole,
-    roll: ReplicaRoll,
-    now: datetime,
+    facts: ReplicaFacts, states: tuple[GangState, ...], retries: Retries, roll: ReplicaRoll
 ) -> tuple[Stage, ...]:
-    groups = tuple(_plan_groups(context, replica, blueprint))
-    cliques = tuple(a for state in states for a in _plan_cliques(context, replica, recreations, state, role.restarts))
+    """Return the stages that create, repair and scale the children of a replica."""
+    context, replica, desired, recreations = facts.context, facts.replica, facts.desired, facts.recreations
+    groups = tuple(_plan_groups(context, replica, desired))
+    cliques = tuple(action for state in states for action in _plan_cliques(facts, state))
     templates = {
         clique.name: action
-        for clique in blueprint.cliques
-        if roll.may_patch(clique, role)
+        for clique in desired.cliques
+        if roll.may_patch(clique, facts.role)
         for action in _plan_template(context, replica, recreations, clique)
     }
     relabels = {
         clique.name: action
-        for clique in blueprint.cliques
+        for clique in desired.cliques
         if clique.name not in templates and recreations.is_present(replica, clique)
         for action in _plan_labels(context, replica, clique)
     }
-    is_taking_over = role.is_turn or role.is_on_delete
-    gangs = tuple(
-        action
-        for state in states
-        for action in _plan_gang(
-            context, replica, recreations, state, restarts=role.restarts, takes_revision=is_taking_over
-        )
+    gangs = tuple(action for state in states for action in _plan_gang(facts, state))
+    # Pods are built from their clique. A clique that is patched now creates its pods in the next plan.
+    creation = _PodCreation(
+        context=context, retries=retries, changing=frozenset((*templates, *relabels)), now=facts.now
     )
-    # A pod is made of what its clique says: one that is about to say something else makes none now.
-    changing = frozenset((*templates, *relabels))
     return (
-        (*plan_old_finalizers(replica), *_plan_strangers(context, replica, blueprint)),
+        (*plan_old_finalizers(replica), *_plan_strangers(context, replica, desired)),
         *(retries.allowed(stage) for stage in (groups, (*cliques, *templates.values(), *relabels.values()), gangs)),
         *_plan_mirrors(states, retries),
-        tuple(action for state in states for action in _plan_surplus(state, now)),
-        *(stage for state in states for stage in _plan_new_pods(context, state, retries, changing, now)),
-        tuple(action for state in states for action in _plan_ended(context, state, retries, changing, now)),
+        tuple(action for state in states for action in _plan_surplus(state, facts.now)),
+        *(stage for state in states for stage in _plan_new_pods(creation, state)),
+        tuple(action for state in states for action in _plan_ended(creation, state)),
     )
 
 
@@ -180,9 +178,8 @@ def _plan_groups(context: SetContext, replica: ReplicaView, blueprint: ReplicaBl
             )
 
 
-def _plan_cliques(
-    context: SetContext, replica: ReplicaView, recreations: Recreations, state: GangState, restarts: int
-) -> Iterable[Action]:
+def _plan_cliques(facts: ReplicaFacts, state: GangState) -> Iterable[Action]:
+    context, replica, recreations = facts.context, facts.replica, facts.recreations
     for clique in state.blueprint.cliques:
         owner = _owner_of(context, replica, clique)
         # A leaving clique keeps its name until it is gone; its going wakes this set.
@@ -190,7 +187,7 @@ def _plan_cliques(
             continue
         recreation = recreations.of(clique)
         incarnation = (
-            recreations.life_of(clique) or _incarnation(context, replica, state, restarts)
+            recreations.life_of(clique) or _incarnation(context, replica, state, facts.role.restarts)
             if recreation is None
             else _new_incarnation(replica, clique, recreation)
         )
@@ -320,31 +317,21 @@ def _gang_life(state: GangState, incarnation: str) -> str:
     return life if life != incarnation else ""
 
 
-def _plan_gang(
-    context: SetContext,
-    replica: ReplicaView,
-    recreations: Recreations,
-    state: GangState,
-    *,
-    restarts: int,
-    takes_revision: bool,
-) -> Iterable[Action]:
+def _plan_gang(facts: ReplicaFacts, state: GangState) -> Iterable[Action]:
+    context, replica = facts.context, facts.replica
     if not state.is_whole or (state.gang is not None and state.gang.metadata.is_terminating):
         return
-    # In a base gang a single group replica may be recreated; that is not a new life of the gang.
-    new_life = _new_life(replica, recreations, state)
-    action = plan_gang_object(
-        context,
-        replica.index,
-        state.blueprint,
-        state.gang,
+    # In a base gang a single group replica may be recreated; that is not a new incarnation of the gang.
+    new_incarnation = _new_life(replica, facts.recreations, state)
+    content = GangContent(
         spec=draw_gang_spec(context, state.blueprint, state.cliques, state.pods),
         last_names=write_last_names(state.pods),
         zero_counts=write_zero_counts(state.gang, state.views) if context.backend.mirrors else None,
-        incarnation=new_life or _incarnation(context, replica, state, restarts),
-        is_new_life=bool(new_life),
-        takes_revision=takes_revision,
+        incarnation=new_incarnation or _incarnation(context, replica, state, facts.role.restarts),
+        is_new_incarnation=bool(new_incarnation),
+        takes_revision=facts.role.is_turn or facts.role.is_on_delete,
     )
+    action = plan_gang_object(context, replica.index, state.blueprint, state.gang, content)
     if action is not None:
         yield action
 
@@ -363,7 +350,18 @@ def _plan_mirrors(states: tuple[GangState, ...], retries: Retries) -> tuple[Stag
     )
 
 
-def _may_create_pods(context: SetContext, state: GangState, retries: Retries, now: datetime) -> bool:
+class _PodCreation(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides whether the pods of a gang may be created now."""
+
+    context: SetContext
+    retries: Retries
+    # Cliques that are patched in the same plan.
+    changing: frozenset[str]
+    now: datetime
+
+
+def _may_create_pods(creation: _PodCreation, state: GangState) -> bool:
+    context = creation.context
     if context.hold and not has_started(state.views):
         return False
     # Where pods name a group of their scheduler, it is one of a gang that is stored.
@@ -372,24 +370,22 @@ def _may_create_pods(context: SetContext, state: GangState, retries: Retries, no
     if not state.is_whole or (state.gang is not None and state.gang.metadata.is_terminating):
         return False
     # The gang names its pods first: while its own create waits, so do they.
-    if state.gang is None and not retries.allow(f"podgangs/{state.blueprint.name}"):
+    if state.gang is None and not creation.retries.allow(f"podgangs/{state.blueprint.name}"):
         return False
-    return state.refusal is None or state.refusal.retry_at <= now
+    return state.refusal is None or state.refusal.retry_at <= creation.now
 
 
-def _plan_new_pods(
-    context: SetContext, state: GangState, retries: Retries, changing: frozenset[str], now: datetime
-) -> tuple[Stage, Stage]:
+def _plan_new_pods(creation: _PodCreation, state: GangState) -> tuple[Stage, Stage]:
     """Minima before extras, so that a server that refuses some leaves a gang its minimum."""
-    if not _may_create_pods(context, state, retries, now):
+    if not _may_create_pods(creation, state):
         return (), ()
     minima: list[Action] = []
     extras: list[Action] = []
     for name, pods in state.pods.items():
         clique = state.cliques[name]
-        if not pods.create or name in changing:
+        if not pods.create or name in creation.changing:
             continue
-        mold = PodBuilder(clique, state.gang, context.backend)
+        mold = PodBuilder(clique, state.gang, creation.context.backend)
         short = max(0, clique.min_available - clique.existing_count)
         for position, new in enumerate(pods.create):
             (minima if position < short else extras).append(_create_pod(clique, mold, new))
@@ -425,13 +421,11 @@ def _plan_surplus(state: GangState, now: datetime) -> Iterable[Action]:
                 yield delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)
 
 
-def _plan_ended(
-    context: SetContext, state: GangState, retries: Retries, changing: frozenset[str], now: datetime
-) -> Iterable[Action]:
+def _plan_ended(creation: _PodCreation, state: GangState) -> Iterable[Action]:
     """After their replacements were created, which carry on the count of failures; never before."""
-    may_create = _may_create_pods(context, state, retries, now)
+    may_create = _may_create_pods(creation, state)
     for name, pods in state.pods.items():
-        unreplaced = {} if may_create and name not in changing else {new.index: None for new in pods.create}
+        unreplaced = {} if may_create and name not in creation.changing else {new.index: None for new in pods.create}
         for entry in pods.delete:
             if not entry.pod.is_active and pod_index(entry.pod) not in unreplaced:
                 yield delete_pod(state.cliques[name], entry.pod.metadata, entry.reason)

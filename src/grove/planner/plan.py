@@ -20,7 +20,7 @@ from grove.planner.teardown.set_deletion import plan_deletion, plan_finalizer
 from grove.planner.training.failure import plan_failing
 from grove.planner.training.lifecycle import TrainingOutcome, is_finished, judge
 
-# So many chains build something beside everything else; normally each is a replica.
+# Up to so many chains that create objects run beside everything else. Normally each is one replica.
 FEW_BUILDS = 8
 
 
@@ -30,13 +30,14 @@ def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
 
 
 def _plan(snapshot: Snapshot, now: datetime, memo: Memo) -> Plan:
+    """Take the first of these that applies, in the order of precedence."""
     if snapshot.pcs.metadata.is_terminating:
         return report_failed_writes(Plan(chains=plan_deletion(snapshot)), snapshot, now)
     if snapshot.context.errors:
         return _plan_invalid(snapshot, now)
-    guard = plan_finalizer(snapshot.pcs)
-    if guard:
-        return report_failed_writes(Plan(chains=guard), snapshot, now)
+    finalizer = plan_finalizer(snapshot.pcs)
+    if finalizer:
+        return report_failed_writes(Plan(chains=finalizer), snapshot, now)
     failing = plan_failing(snapshot, now) if snapshot.context.is_training else None
     targets = memo.targets(snapshot)
     retries = Retries(snapshot.failures, now)
@@ -46,52 +47,29 @@ def _plan(snapshot: Snapshot, now: datetime, memo: Memo) -> Plan:
     if targets.newest is None or (targets.wanted is None and revisions):
         return _plan_unrecorded(snapshot, revisions, retries, now)
     memo.update(snapshot, now)
-    replicas = memo.busy()
     if failing is not None:
-        # Meanwhile statuses tell the truth: one of its pods may hang on a node that does not answer.
-        told = tuple(_quietly(s) for replica in replicas for s in replica.statuses)
-        failing = msgspec.structs.replace(failing, statuses=(*told, *failing.statuses))
-        return report_failed_writes(failing, snapshot, now)
-    is_running = memo.running_count > 0
-    training_status = (
-        judge(snapshot.pcs, memo.runs(), now, is_running=is_running) if snapshot.context.is_training else None
-    )
-    facts = _add_up(snapshot, memo, replicas, training_status)
+        return report_failed_writes(_with_child_statuses(failing, memo.busy()), snapshot, now)
     if is_finished(snapshot.pcs):
-        # Nothing is wanted any more, so nothing is refused or held.
-        facts = msgspec.structs.replace(facts, failures=(), held_count=0)
-    status = set_status(snapshot, facts, now)
-    if is_finished(snapshot.pcs):
-        # What completed stays for its logs; what somebody deletes stays deleted. It is counted, and no event any more.
-        told = (*(s for replica in replicas for s in replica.statuses), *((status,) if status else ()))
-        return Plan(statuses=tuple(map(_quietly, told)))
-    chains = (*revisions, *(c for replica in replicas for c in replica.chains), *plan_strays(snapshot))
-    return Plan(
-        chains=_in_order(chains),
-        statuses=(*(s for replica in replicas for s in replica.statuses), *((status,) if status else ())),
-        looks=tuple(look for replica in replicas for look in replica.looks),
-        findings=(
-            *_excess_findings(snapshot, facts.excess),
-            *(finding for replica in replicas for finding in replica.findings),
-            *retries.findings,
-        ),
-        requeue_at=earliest(
-            retries.requeue_at,
-            training_status.requeue_at if training_status else None,
-            *(replica.requeue_at for replica in replicas),
-        ),
+        return _plan_finished(snapshot, memo, now)
+    return _plan_replicas(snapshot, memo, revisions, retries, now)
+
+
+def _plan_invalid(snapshot: Snapshot, now: datetime) -> Plan:
+    """Report a set that was stored past admission, and act on nothing of it until its spec changes."""
+    # Its pods keep running. They are not observed, so the counts stay the last known ones.
+    last = snapshot.pcs.status
+    facts = SetFacts(
+        available_replicas=last.available_replicas,
+        updated_replicas=last.updated_replicas,
+        waiting_gangs=last.pod_gang_statuses,
+        failures=(),
     )
-
-
-def _in_order(chains: tuple[Chain, ...]) -> tuple[Chain, ...]:
-    """Sort chains by rank. While there is much to create, leave the gates to the next plan, which comes soon."""
-    is_building = sum(chain.rank is ChainPriority.BUILD for chain in chains) > FEW_BUILDS
-    kept = [chain for chain in chains if chain.rank <= ChainPriority.BUILD] if is_building else chains
-    return tuple(sorted(kept, key=lambda chain: chain.rank))
-
-
-def _quietly(status: StatusWrite) -> StatusWrite:
-    return msgspec.structs.replace(status, on_success=())
+    finding = Finding(
+        about=f"podcliqueset/{snapshot.context.name}",
+        reason=FindingReason.INVALID_SET,
+        message="; ".join(str(error) for error in snapshot.context.errors),
+    )
+    return Plan(statuses=_as_tuple(set_status(snapshot, facts, now)), findings=(finding,))
 
 
 def _plan_unrecorded(snapshot: Snapshot, chains: tuple[Chain, ...], retries: Retries, now: datetime) -> Plan:
@@ -105,30 +83,78 @@ def _plan_unrecorded(snapshot: Snapshot, chains: tuple[Chain, ...], retries: Ret
     )
     has_failures = snapshot.failures or snapshot.failed_writes
     status = set_status(snapshot, facts, now) if has_failures else None
+    return Plan(chains=chains, statuses=_as_tuple(status), findings=retries.findings, requeue_at=retries.requeue_at)
+
+
+def _with_child_statuses(failing: Plan, replicas: list[ReplicaPlan]) -> Plan:
+    """Keep the statuses of children up to date while a set fails: a pod may hang on a node that does not answer."""
+    statuses = tuple(map(_without_events, _child_statuses(replicas)))
+    return msgspec.structs.replace(failing, statuses=(*statuses, *failing.statuses))
+
+
+def _plan_finished(snapshot: Snapshot, memo: Memo, now: datetime) -> Plan:
+    """Only keep statuses up to date, without events.
+
+    Completed pods stay for their logs, and what a user deletes stays deleted. Nothing is wanted any more, so nothing is
+    rejected or held.
+    """
+    replicas = memo.busy()
+    facts = _add_up(snapshot, memo, replicas, _judge_training(snapshot, memo, now))
+    facts = msgspec.structs.replace(facts, failures=(), held_count=0)
+    statuses = (*_child_statuses(replicas), *_as_tuple(set_status(snapshot, facts, now)))
+    return Plan(statuses=tuple(map(_without_events, statuses)))
+
+
+def _plan_replicas(
+    snapshot: Snapshot, memo: Memo, revisions: tuple[Chain, ...], retries: Retries, now: datetime
+) -> Plan:
+    replicas = memo.busy()
+    training = _judge_training(snapshot, memo, now)
+    facts = _add_up(snapshot, memo, replicas, training)
+    chains = (*revisions, *(c for replica in replicas for c in replica.chains), *plan_strays(snapshot))
     return Plan(
-        chains=chains, statuses=(status,) if status else (), findings=retries.findings, requeue_at=retries.requeue_at
+        chains=_in_order(chains),
+        statuses=(*_child_statuses(replicas), *_as_tuple(set_status(snapshot, facts, now))),
+        looks=tuple(look for replica in replicas for look in replica.looks),
+        findings=(
+            *_excess_findings(snapshot, facts.excess),
+            *(finding for replica in replicas for finding in replica.findings),
+            *retries.findings,
+        ),
+        requeue_at=earliest(
+            retries.requeue_at,
+            training.requeue_at if training else None,
+            *(replica.requeue_at for replica in replicas),
+        ),
     )
+
+
+def _judge_training(snapshot: Snapshot, memo: Memo, now: datetime) -> TrainingOutcome | None:
+    if not snapshot.context.is_training:
+        return None
+    return judge(snapshot.pcs, memo.runs(), now, is_running=memo.running_count > 0)
 
 
 def _add_up(
     snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan], training_status: TrainingOutcome | None
 ) -> SetFacts:
     targets = memo.targets(snapshot)
+    summaries = [replica.summary for replica in busy]
     return SetFacts(
         available_replicas=memo.available_count,
         is_running=memo.running_count > 0,
         updated_replicas=memo.updated_count,
-        waiting_gangs=tuple(islice((gang for replica in busy for gang in replica.waiting_gangs), LISTED_GANGS)),
-        failures=(*snapshot.failures, *(failure for replica in busy for failure in replica.failures)),
+        waiting_gangs=tuple(islice((gang for summary in summaries for gang in summary.waiting_gangs), LISTED_GANGS)),
+        failures=(*snapshot.failures, *(failure for summary in summaries for failure in summary.failures)),
         roll=memo.roll_facts(snapshot) if targets.wanted else None,
         is_stored=targets.wanted is not None,
-        is_overstated=any(replica.is_overstated for replica in busy),
+        is_overstated=any(summary.is_overstated for summary in summaries),
         training_status=training_status,
         newest_hash=targets.newest.generation_hash if targets.newest and targets.wanted else "",
         is_on_delete=targets.is_on_delete,
-        held_count=sum(replica.held_count for replica in busy),
-        gangless=tuple(dict.fromkeys(words for replica in busy for words in replica.gangless)),
-        unmet=tuple(dict.fromkeys(words for replica in busy for words in replica.unmet)),
+        held_count=sum(summary.held_count for summary in summaries),
+        gangless=tuple(dict.fromkeys(words for summary in summaries for words in summary.gangless)),
+        unmet=tuple(dict.fromkeys(words for summary in summaries for words in summary.unmet)),
         excess=_describe_excess(snapshot, memo),
     )
 
@@ -145,20 +171,20 @@ def _excess_findings(snapshot: Snapshot, excess: str) -> tuple[Finding, ...]:
     return (Finding(about=about, reason=FindingReason.OBJECT_BUDGET_EXCEEDED, message=excess),)
 
 
-def _plan_invalid(snapshot: Snapshot, now: datetime) -> Plan:
-    """Report a set that was stored past admission, and act on nothing of it until its spec changes."""
-    # What runs goes on running; it is not looked at, so the counts stay those that were known last.
-    last = snapshot.pcs.status
-    facts = SetFacts(
-        available_replicas=last.available_replicas,
-        updated_replicas=last.updated_replicas,
-        waiting_gangs=last.pod_gang_statuses,
-        failures=(),
-    )
-    status = set_status(snapshot, facts, now)
-    finding = Finding(
-        about=f"podcliqueset/{snapshot.context.name}",
-        reason=FindingReason.INVALID_SET,
-        message="; ".join(str(error) for error in snapshot.context.errors),
-    )
-    return Plan(statuses=(status,) if status else (), findings=(finding,))
+def _in_order(chains: tuple[Chain, ...]) -> tuple[Chain, ...]:
+    """Sort chains by rank. While there is much to create, leave the gates to the next plan, which comes soon."""
+    is_building = sum(chain.rank is ChainPriority.BUILD for chain in chains) > FEW_BUILDS
+    kept = [chain for chain in chains if chain.rank <= ChainPriority.BUILD] if is_building else chains
+    return tuple(sorted(kept, key=lambda chain: chain.rank))
+
+
+def _child_statuses(replicas: list[ReplicaPlan]) -> tuple[StatusWrite, ...]:
+    return tuple(status for replica in replicas for status in replica.statuses)
+
+
+def _without_events(status: StatusWrite) -> StatusWrite:
+    return msgspec.structs.replace(status, on_success=())
+
+
+def _as_tuple(status: StatusWrite | None) -> tuple[StatusWrite, ...]:
+    return (status,) if status else ()

@@ -11,6 +11,7 @@ from grove.api.types.controllerrevision import ControllerRevision
 from grove.api.types.podcliqueset import CurrentlyUpdating
 from grove.planner.object_budget import count_objects
 from grove.planner.replica import ReplicaPlan, plan_replica
+from grove.planner.replica_facts import ReplicaEnvironment
 from grove.planner.rollout.replica_order import LISTED_NAMES, Candidate, RollFacts, stored_turn
 from grove.planner.rollout.revision_history import Targets
 from grove.planner.snapshot import SetContext, Snapshot
@@ -61,17 +62,17 @@ class Memo:
         progress = snapshot.pcs.status.rolling_update_progress
         is_open = bool(self._outdated) or (progress is not None and progress.update_ended_at is None)
         turn = next(iter(self._positions_in(self._turn)), None)
-        is_turn_done = turn is not None and self._plans[turn].is_turn_done
+        is_turn_done = turn is not None and self._plans[turn].update.is_turn_done
         # Who could be next is asked when somebody can be.
         is_asked = (turn is None or is_turn_done) and not snapshot.context.is_training
         return RollFacts(
             outdated=tuple(self._candidates(snapshot.pcs.spec.replicas)) if is_asked else (),
             is_turn_done=is_turn_done,
-            wait=None if turn is None else self._plans[turn].update_wait,
-            updated_cliques=tuple(islice((n for p in self._plans for n in p.updated_cliques), LISTED_NAMES))
+            wait=None if turn is None else self._plans[turn].update.wait,
+            updated_cliques=tuple(islice((n for p in self._plans for n in p.update.updated_cliques), LISTED_NAMES))
             if is_open
             else (),
-            updated_groups=tuple(islice((n for p in self._plans for n in p.updated_groups), LISTED_NAMES))
+            updated_groups=tuple(islice((n for p in self._plans for n in p.update.updated_groups), LISTED_NAMES))
             if is_open
             else (),
             updated_clique_count=self._updated_cliques,
@@ -85,7 +86,7 @@ class Memo:
             index = self._views[position].index
             if index < replicas:
                 plan = self._plans[position]
-                yield Candidate(index=index, standing=plan.standing, is_available=plan.is_available)
+                yield Candidate(index=index, standing=plan.update.standing, is_available=plan.summary.is_available)
 
     def runs(self) -> tuple[ReplicaRun, ...]:
         """Of a training set: how far each replica is."""
@@ -129,14 +130,16 @@ class Memo:
                     view,
                     now,
                     role=targets.role_of(view, turn, restarts.get(view.index, 0)),
-                    gangs_ahead_count=mine,
-                    hold_until=snapshot.hold_until,
-                    outage_until=snapshot.outage_until,
-                    node_labels=snapshot.node_labels,
-                    is_over_budget=is_over_budget,
+                    environment=ReplicaEnvironment(
+                        gangs_ahead_count=mine,
+                        hold_until=snapshot.hold_until,
+                        outage_until=snapshot.outage_until,
+                        node_labels=snapshot.node_labels,
+                        is_over_budget=is_over_budget,
+                    ),
                 )
                 self._put(position, plan, mine if view.failures else None)
-            ahead += self._plans[position].refused_gang_count
+            ahead += self._plans[position].summary.rejected_gang_count
         self._context = snapshot.context
         self._hold = (snapshot.hold_until, snapshot.outage_until)
 
@@ -167,18 +170,24 @@ class Memo:
         self.available_count = self.running_count = self.updated_count = 0
         self._updated_cliques = self._updated_groups = self._cliques = self._groups = 0
 
+    def _add(self, plan: ReplicaPlan, sign: int) -> None:
+        """Add the counts of a plan to the totals, or subtract them."""
+        summary, update = plan.summary, plan.update
+        self.available_count += sign * summary.is_available
+        self.running_count += sign * summary.is_running
+        self.updated_count += sign * (summary.is_available and update.is_updated)
+        self._updated_cliques += sign * len(update.updated_cliques)
+        self._updated_groups += sign * len(update.updated_groups)
+        self._cliques += sign * update.clique_count
+        self._groups += sign * update.group_count
+
     def _put(self, position: int, plan: ReplicaPlan, ahead: int | None) -> None:
         old = self._plans[position]
         self._plans[position] = plan
         self.planned_count += 1
-        self.available_count += plan.is_available - old.is_available
-        self.running_count += plan.is_running - old.is_running
-        self.updated_count += (plan.is_available and plan.is_updated) - (old.is_available and old.is_updated)
-        self._updated_cliques += len(plan.updated_cliques) - len(old.updated_cliques)
-        self._updated_groups += len(plan.updated_groups) - len(old.updated_groups)
-        self._cliques += plan.clique_count - old.clique_count
-        self._groups += plan.group_count - old.group_count
-        if plan.is_outdated:
+        self._add(old, -1)
+        self._add(plan, 1)
+        if plan.update.is_outdated:
             self._outdated[position] = None
         else:
             self._outdated.pop(position, None)

@@ -13,7 +13,7 @@ from grove.backends.registry import Backends
 from grove.planner.actions import Create, EventRecord, Patch
 from grove.planner.child_manifests import build_gang
 from grove.planner.desired_state import draw_replica
-from grove.planner.gangs.podgang import draw_gang_spec, plan_gang_object, referenced_names, was_placed
+from grove.planner.gangs.podgang import GangContent, draw_gang_spec, plan_gang_object, referenced_names, was_placed
 from grove.planner.plan import plan
 from grove.planner.pods.pod_sync import CliquePods
 from grove.planner.snapshot import ClusterContext, build_context
@@ -48,7 +48,7 @@ SPEC = PodGangSpec(podgroups=(podgroup("p-0-a", "x", "y", needs=1), podgroup("p-
 
 
 def decide(current: PodGang | None, spec: PodGangSpec = SPEC) -> Create | Patch | None:
-    return plan_gang_object(CTX, 0, BASE, current, spec=spec, incarnation="1")
+    return plan_gang_object(CTX, 0, BASE, current, GangContent(spec=spec, incarnation="1"))
 
 
 def existing(spec: PodGangSpec) -> PodGang:

@@ -463,7 +463,7 @@ def is_of_broken_unit(world: World, one: Pod) -> bool:
 def test_a_replica_is_not_done_before_it_exists() -> None:
     asked_for = build_context(pcs(role("a", 2), role("b"), groups=(scaling("g", "b"),)))
     in_turn = UpdateRole(is_turn=True)
-    assert not plan_replica(asked_for, ReplicaView(index=0), NOW, role=in_turn).is_turn_done
+    assert not plan_replica(asked_for, ReplicaView(index=0), NOW, role=in_turn).update.is_turn_done
 
 
 def until(world: World, happened: Callable[[], bool]) -> None:

@@ -17,7 +17,7 @@ from grove.api.types.podgang import (
 )
 from grove.planner.actions import Create, Patch
 from grove.planner.desired_state import GangBlueprint, draw_replica
-from grove.planner.gangs.podgang import draw_gang_spec, plan_gang_object
+from grove.planner.gangs.podgang import GangContent, draw_gang_spec, plan_gang_object
 from grove.planner.plan import plan
 from grove.planner.pods.pod_sync import CliquePods
 from grove.planner.snapshot import ClusterContext, SetContext, build_context
@@ -225,7 +225,8 @@ def test_a_new_gang_says_which_binding_its_keys_come_from() -> None:
 
 def decide(context: SetContext, current: PodGang | None, of: GangBlueprint | None = None) -> Create | Patch | None:
     blueprint = of or draw_replica(context, 0, {}).base
-    return plan_gang_object(context, 0, blueprint, current, spec=drawn(context, blueprint), incarnation="1")
+    content = GangContent(spec=drawn(context, blueprint), incarnation="1")
+    return plan_gang_object(context, 0, blueprint, current, content)
 
 
 def stored(context: SetContext, of: GangBlueprint | None = None) -> PodGang:

@@ -21,8 +21,8 @@ from grove.planner.gangs.scheduler_objects import mirror_failure_key, plan_mirro
 from grove.planner.live_reads import read_live
 from grove.planner.pods.create_backoff import CreateBackoff, gang_refusal, pods_failure_key
 from grove.planner.pods.pod_sync import CliquePods, plan_pods
+from grove.planner.replica_facts import ReplicaFacts
 from grove.planner.snapshot import SetContext
-from grove.planner.teardown.recreation import Recreations
 from grove.planner.topology.domain_pinning import DomainPins
 from grove.planner.views import CliqueView, ReplicaView, pod_index
 
@@ -52,20 +52,12 @@ class GangState(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.cliques) == self.clique_count
 
 
-def gang_states(
-    context: SetContext,
-    replica: ReplicaView,
-    blueprint: ReplicaBlueprint,
-    recreations: Recreations,
-    busy_gangs: frozenset[str],
-    homes: DomainPins,
-    now: datetime,
-    gangs_ahead_count: int,
-) -> tuple[GangState, ...]:
+def gang_states(facts: ReplicaFacts, busy_gangs: frozenset[str], pins: DomainPins) -> tuple[GangState, ...]:
     """Return the gangs in the order in which rejected ones retry: the base first. `busy_gangs` are removed first."""
+    context, replica, recreations = facts.context, facts.replica, facts.recreations
     states: list[GangState] = []
-    ahead = gangs_ahead_count
-    for gang in blueprint.gangs:
+    ahead = facts.environment.gangs_ahead_count
+    for gang in facts.desired.gangs:
         if gang.name in busy_gangs:
             continue
         current = replica.gangs.get(gang.name)
@@ -75,8 +67,8 @@ def gang_states(
             name: plan_pods(
                 view,
                 referenced_names(current, name),
-                now,
-                _stranded(context, current, view, homes),
+                facts.now,
+                _stranded(context, current, view, pins),
                 last_names.get(name, ()),
             )
             for name, view in cliques.items()
@@ -96,7 +88,7 @@ def gang_states(
     return tuple(states)
 
 
-def _stranded(context: SetContext, gang: PodGang | None, clique: CliqueView, homes: DomainPins) -> dict[Uid, str]:
+def _stranded(context: SetContext, gang: PodGang | None, clique: CliqueView, pins: DomainPins) -> dict[Uid, str]:
     """Pods that wait in a group of their scheduler, or for a domain, which is not theirs any more.
 
     A pod names both for good.
@@ -105,7 +97,7 @@ def _stranded(context: SetContext, gang: PodGang | None, clique: CliqueView, hom
         return {}
     group_of = context.backend.group_of
     return {
-        **{pod.metadata.uid: "waits for a domain that its scope has left" for pod in homes.strayed(clique)},
+        **{pod.metadata.uid: "waits for a domain that its scope has left" for pod in pins.strayed(clique)},
         **{
             pod.metadata.uid: "names a scheduling group that is not kept any more"
             for pod in clique.active

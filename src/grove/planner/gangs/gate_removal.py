@@ -10,13 +10,24 @@ import msgspec
 
 from grove.api.reasons import FindingReason
 from grove.api.types.podgang import PodGang
-from grove.planner.actions import Finding
+from grove.planner.actions import Chain, ChainPriority, Finding, Stage, chain, earliest
+from grove.planner.child_sync import Retries, plan_service
 from grove.planner.gangs.gang_state import GangState
 from grove.planner.gangs.podgang import was_placed
-from grove.planner.gangs.scheduling_gates import GateVerdict, base_placement, closed, gang_gate, gate_finding
+from grove.planner.gangs.scheduling_gates import (
+    GateVerdict,
+    base_placement,
+    closed,
+    gang_gate,
+    gate_finding,
+    gate_patience,
+    plan_gates,
+)
 from grove.planner.gangs.surplus_gates import chance_ends_at, extras_gate
 from grove.planner.pods.create_backoff import has_started
+from grove.planner.replica_facts import ReplicaFacts
 from grove.planner.snapshot import SetContext
+from grove.planner.topology.domain_pinning import DomainPins
 from grove.planner.views import CliqueView
 
 
@@ -29,6 +40,55 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     verdict: GateVerdict
     # On the pods above the minimum.
     extras: GateVerdict
+
+
+class GateRemoval(msgspec.Struct, frozen=True, kw_only=True):
+    """The gates of a replica that open now, and why the others stay closed."""
+
+    chains: tuple[Chain, ...]
+    findings: tuple[Finding, ...]
+    requeue_at: datetime | None
+
+
+def plan_gate_removal(
+    facts: ReplicaFacts, states: tuple[GangState, ...], retries: Retries, pins: DomainPins
+) -> GateRemoval:
+    """Open gates, and before that create the Service by which the pods behind them find each other."""
+    context, replica, name, now = facts.context, facts.replica, facts.desired.name, facts.now
+    gates = gates_of(context, states, now)
+    patches: Stage = tuple(
+        patch
+        for gate in gates
+        for patch in plan_gates(gate.gang, gate.cliques, gate.verdict, extras=gate.extras, homes=pins)
+    )
+    views = tuple(view for state in states for view in state.views)
+    service = plan_service(context, replica, retries)
+    # Only the first start waits for the Service: a replica that ran before is repaired without it, too.
+    has_run = has_started(views) or any(view.clique.status.was_available for view in views)
+    needs_service = not has_run and name not in replica.services
+    findings = (*gate_findings(gates), *((_missing_service(name),) if needs_service and patches else ()))
+    if needs_service and not service:
+        # The API server rejected the Service. It is created later.
+        patches = ()
+    patience_ends_at = gate_patience(views) if patches or service else None
+    is_late = patience_ends_at is not None and patience_ends_at <= now
+    rank = ChainPriority.FIRST if is_late else ChainPriority.GATES
+    if needs_service:
+        chains = chain(f"{name}/gates", replica.index, service, patches, rank=rank)
+    else:
+        chains = (
+            *chain(f"{name}/service", replica.index, service),
+            *chain(f"{name}/gates", replica.index, patches, rank=rank),
+        )
+    requeue_at = extras_wake(context, states, gates, now)
+    return GateRemoval(
+        chains=chains, findings=findings, requeue_at=earliest(None if is_late else patience_ends_at, requeue_at)
+    )
+
+
+def _missing_service(name: str) -> Finding:
+    message = f"service {name}, by which its pods find each other, does not exist yet"
+    return Finding(about=f"podgang/{name}", reason=FindingReason.NO_SERVICE, message=message)
 
 
 def gates_of(context: SetContext, states: tuple[GangState, ...], now: datetime) -> tuple[Gate, ...]:

@@ -127,20 +127,25 @@ def _with_topology(spec: PodGangSpec, parts: TopologyParts) -> PodGangSpec:
     )
 
 
+class GangContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a PodGang should contain, as far as it depends on the observed cliques and pods."""
+
+    spec: PodGangSpec
+    incarnation: str
+    # All of the gang was recreated: an existing PodGang takes the new incarnation over.
+    is_new_incarnation: bool = False
+    # From now on the replica is built from the revision of its context.
+    takes_revision: bool = False
+    # Annotations; None: there is nothing to remember.
+    last_names: str | None = None
+    zero_counts: str | None = None
+
+
 def plan_gang_object(
-    context: SetContext,
-    replica_index: int,
-    gang: GangBlueprint,
-    current: PodGang | None,
-    *,
-    spec: PodGangSpec,
-    last_names: str | None = None,
-    zero_counts: str | None = None,
-    incarnation: str,
-    is_new_life: bool = False,
-    takes_revision: bool = False,
+    context: SetContext, replica_index: int, gang: GangBlueprint, current: PodGang | None, content: GangContent
 ) -> Create | Patch | None:
     """Create the PodGang, or patch what the operator owns of it. Return None when it is up to date."""
+    spec, incarnation = content.spec, content.incarnation
     if current is None:
         return Create(
             resource=PODGANGS,
@@ -159,13 +164,13 @@ def plan_gang_object(
     if context.topology.missing:
         # What its constraints were is known, what they should be is not: pods that come back stay where they belong.
         spec = _with_topology(spec, stored_parts(current.spec))
-    own = {labels.INCARNATION: incarnation} if is_new_life else {}
+    own = {labels.INCARNATION: incarnation} if content.is_new_incarnation else {}
     is_untold = labels.GENERATION_HASH not in current.metadata.labels
     # A gang of an older version says which revision it runs as soon as there is another.
     is_other = context.generation_hash != context.newest_generation_hash
-    if gang.is_base and (takes_revision or (is_untold and is_other)):
+    if gang.is_base and (content.takes_revision or (is_untold and is_other)):
         own[labels.GENERATION_HASH] = context.generation_hash
-    kept = {labels.LAST_POD_NAMES: last_names, labels.ZERO_COUNTS: zero_counts}
+    kept = {labels.LAST_POD_NAMES: content.last_names, labels.ZERO_COUNTS: content.zero_counts}
     changed = {**_metadata_patch(context, current, own, kept), **_spec_patch(current.spec, spec)}
     touched = _untold(shown_annotations(context), current.metadata.annotations)
     # Whoever touches an annotation of a large set does not mean to write all its gangs anew.

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from grove.api.types.pod import Pod
-from grove.planner.snapshot import NodeLabels
-from grove.planner.topology.topology_scopes import RequiredScope
-from grove.planner.views import CliqueView
+from grove.planner.desired_state import ReplicaBlueprint
+from grove.planner.snapshot import NodeLabels, SetContext
+from grove.planner.topology.topology_scopes import RequiredScope, required_scopes, stored_scopes
+from grove.planner.views import CliqueView, ReplicaView
 
 
 class DomainPins:
@@ -45,6 +46,15 @@ class DomainPins:
 
 
 NO_HOMES = DomainPins((), {}, {})
+
+
+def pin_domains(
+    context: SetContext, replica: ReplicaView, desired: ReplicaBlueprint, node_labels: NodeLabels
+) -> DomainPins:
+    """Return the domains of a replica. While its topology binding is missing, the stored constraints count."""
+    is_known = not context.topology.missing
+    scopes = required_scopes(context.topology, desired) if is_known else stored_scopes(replica.gangs, desired)
+    return DomainPins(scopes, replica.cliques, node_labels)
 
 
 def _waits_elsewhere(pod: Pod, clique: CliqueView, key: str, home: Mapping[str, str]) -> bool:
