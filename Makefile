@@ -85,8 +85,9 @@ lint: $(DEV)
 kube: $(DEV)
 	$(BIN)/python -m tests.kube.controlplane.build
 
+# Three workers on two cores: many of these tests wait for a component of the control plane.
 test-kube: kube
-	$(PYTEST) --numprocesses 2 --dist loadfile -m 'kubectl or kube' $(ARGS)
+	$(PYTEST) --numprocesses 3 --dist loadfile -m 'kubectl or kube' $(ARGS)
 
 bench: $(DEV)
 	$(BIN)/python -m bench
