@@ -116,6 +116,21 @@ async def test_null_for_a_map_is_owned_and_changes_nothing(api: Talk) -> None:
     assert (answer.body["data"], owners(answer)["bob Apply"]) == ({"x": "1"}, {"f:data": {}})
 
 
+@pytest.mark.parametrize("labels", [None, {}, {"l": "1"}], ids=["null", "empty", "one"])
+@pytest.mark.parametrize("kind", ["ConfigMap", "PodClique"])
+async def test_metadata_left_out_by_its_only_manager_is_refused(
+    api: Talk, kind: str, labels: JsonObject | None
+) -> None:
+    body = config("a", {"x": "1"}) if kind == "ConfigMap" else clique("a")
+    path = api.at("configmaps" if kind == "ConfigMap" else "podcliques", "a")
+    created = await apply(api, path, {**body, "metadata": {"name": "a", "labels": labels}})
+    assert created.status == 201
+    answer = await apply(api, path, {key: value for key, value in body.items() if key != "metadata"})
+    why = "the name of the object (a based on URL) was undeterminable: name must be provided"
+    assert (answer.status, answer.body["reason"], answer.body["message"]) == (400, "BadRequest", why)
+    assert (await api.get(path)).body == created.body
+
+
 # Conflicts
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grove.api import labels
-from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
+from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
 from grove.api.types.meta import JsonObject, ObjectMeta, WireStruct, find_condition, is_condition_true
 from grove.api.types.pod import Pod
 from grove.api.types.podcliqueset import PodCliqueSet
@@ -144,11 +144,13 @@ def runs(world: Scene, count: int, restart_count: int = 0) -> Callable[[], bool]
     """So many pods are ready, in the attempt after so many restarts, and the operator knows it.
 
     What was never seen to be available is not missed: a pod that vanishes is then made again like one that never was.
+    A gang that was never seen to be placed is placed as a new one.
     """
 
     def holds() -> bool:
         is_known = all(one.status.was_available for one in world.objects(PODCLIQUES))
-        return is_known and len(running(world)) == count and restarts(world) == restart_count
+        is_placed = all(one.status.placed_incarnation is not None for one in world.objects(PODGANGS))
+        return is_known and is_placed and len(running(world)) == count and restarts(world) == restart_count
 
     return holds
 
@@ -383,6 +385,19 @@ async def a_lost_node_restarts_the_replica_once(world: World) -> None:
     await world.wait_until(lambda: phase(world) == "Succeeded")
     await world.settle()
     assert restarts(world) == 1
+
+
+async def the_next_attempt_waits_for_all_pods_of_one_whose_clique_was_deleted(world: World) -> None:
+    """The deleted clique leaves nothing to wait for; the pods of the other group replica take 20 s to stop."""
+    group: JsonObject = {"name": "g", "cliqueNames": ["b"], "replicas": 2, "minAvailable": 1}
+    manifest = training(clique("b", exits_after=FOR_EVER, stops_after="20s"), max_restarts=1, groups=(group,))
+    await world.apply(manifest)
+    await world.wait_until(runs(world, 2))
+    first = uids(list(world.pods()))
+    await world.delete(PODCLIQUES, "job-0-g-0-b")
+    await world.wait_until(lambda: bool(uids(list(world.pods())) - first))
+    assert not uids(list(world.pods())) & first
+    await world.wait_until(runs(world, 2, 1))
 
 
 async def a_clique_deleted_by_hand_restarts_the_replica_once(world: World) -> None:
@@ -671,6 +686,7 @@ TRAINING_STORIES = tuple(
         (3, a_broken_group_replica_restarts_all),
         (2, the_deadline_passes_while_it_runs),
         (2, the_deadline_passes_while_it_restarts),
+        (2, the_next_attempt_waits_for_all_pods_of_one_whose_clique_was_deleted),
         (2, the_deadline_passes_while_it_waits_for_room_again),
         (4, nodes_lost_one_after_another_restart_the_replica_below_its_minimum),
         (4, evictions_one_after_another_restart_the_replica_below_its_minimum),

@@ -215,8 +215,7 @@ def _sync_chains(facts: ReplicaFacts, parts: _Parts) -> tuple[Chain, ...]:
 def _select_builds(facts: ReplicaFacts, parts: _Parts) -> tuple[Stage, ...]:
     if facts.is_build_held:
         return ()
-    if parts.training.is_restart_pending:
-        # The restart is recorded as soon as its gang exists again. Until then no pod is replaced.
+    if parts.training.are_pods_held:
         return tuple(tuple(action for action in stage if action.resource is not PODS) for stage in parts.builds)
     return parts.builds
 

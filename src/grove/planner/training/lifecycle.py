@@ -142,14 +142,37 @@ def plan_restart_deletes(
     pods of one rank must not work at one checkpoint. Cliques are kept for that long, since they know their pods.
     """
     pods, cliques = plan_recreation_deletes(context, replica, blueprint, recreations)
-    leaving = [
+    leaving = _leaving_times(replica, blueprint, recreations, now)
+    return ((pods,), earliest(*leaving)) if pods or leaving else ((cliques,), None)
+
+
+def has_pods_of_earlier_attempt(
+    replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, now: datetime
+) -> bool:
+    """Return whether a pod of the attempt that a restart ends still exists. Its nodes may run it until it is gone."""
+    old = _old_cliques(replica, blueprint, recreations)
+    return any(view.active or view.failed or view.succeeded for view in old) or bool(
+        _leaving_times(replica, blueprint, recreations, now)
+    )
+
+
+def _leaving_times(
+    replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, now: datetime
+) -> list[datetime]:
+    """Return when each terminating pod of the earlier attempt is gone for certain."""
+    return [
         gone_at(pod)
-        for clique in blueprint.cliques
-        if (view := replica.cliques.get(clique.name)) is not None and recreations.is_old(clique, view)
+        for view in _old_cliques(replica, blueprint, recreations)
         for pod in view.leaving
         if now < gone_at(pod)
     ]
-    return ((pods,), earliest(*leaving)) if pods or leaving else ((cliques,), None)
+
+
+def _old_cliques(replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations) -> Iterable[CliqueView]:
+    for clique in blueprint.cliques:
+        view = replica.cliques.get(clique.name)
+        if view is not None and recreations.is_old(clique, view):
+            yield view
 
 
 class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True):

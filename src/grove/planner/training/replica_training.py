@@ -5,7 +5,13 @@ import msgspec
 from grove.planner.actions import Patch
 from grove.planner.replica_facts import ReplicaFacts
 from grove.planner.teardown.gang_termination import Terminations
-from grove.planner.training.lifecycle import ReplicaRun, is_restart_pending, plan_restart_intent, run_of
+from grove.planner.training.lifecycle import (
+    ReplicaRun,
+    has_pods_of_earlier_attempt,
+    is_restart_pending,
+    plan_restart_intent,
+    run_of,
+)
 
 
 class ReplicaTraining(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,8 +19,8 @@ class ReplicaTraining(msgspec.Struct, frozen=True, kw_only=True):
 
     # Records the restart that the set's status counts.
     restart_intents: tuple[Patch, ...] = ()
-    # The set's status counts a restart that has not begun. Without a gang to record it on, no pod is replaced.
-    is_restart_pending: bool = False
+    # No pod is created: the set's status counts a restart that has not begun, or pods of the attempt before exist.
+    are_pods_held: bool = False
     # A restart is due but not counted yet, or a mass outage holds it. Nothing is repaired until it is counted.
     is_restart_awaited: bool = False
     run: ReplicaRun | None = None
@@ -32,7 +38,7 @@ def plan_training(facts: ReplicaFacts, terminations: Terminations) -> ReplicaTra
     due = "" if is_counted else terminations.restart
     return ReplicaTraining(
         restart_intents=plan_restart_intent(context, replica, desired, restarts),
-        is_restart_pending=is_counted,
+        are_pods_held=is_counted or has_pods_of_earlier_attempt(replica, desired, facts.recreations, facts.now),
         is_restart_awaited=bool(due) or terminations.is_restart_held,
         run=run_of(replica, desired, facts.recreations, due, facts.now),
     )

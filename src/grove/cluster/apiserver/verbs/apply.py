@@ -118,12 +118,13 @@ def _stored(
     context: Context, target: RequestInfo, entry: Entry | None, applied: ServerSideApplyResult, options: WriteOptions
 ) -> Entry:
     obj, ownership = applied.obj, Ownership(applied.managers)
-    if entry is not None:
-        return change_object(context, target, entry, obj, options, refusal=refused_patch, ownership=ownership)
     metadata = obj.get("metadata") or {}
     name = metadata.get("name")
     if not name:
+        # Also of an object that exists: the only manager of its `metadata` left all of it out.
         raise undeterminable(target.name)
+    if entry is not None:
+        return change_object(context, target, entry, obj, options, refusal=refused_patch, ownership=ownership)
     if name != target.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
     if uid := metadata.get("uid"):
