@@ -19,7 +19,7 @@ from grove.api.types.meta import HasMetadata, Uid, is_condition_true
 from grove.api.types.pod import Pod
 from grove.api.types.podclique import CliqueRollingUpdateProgress, PodClique
 from grove.api.types.podcliquescalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup
-from grove.api.types.podcliqueset import PodCliqueSet, SetRollingUpdateProgress, UpdateType
+from grove.api.types.podcliqueset import PodCliqueSet, SetRollingUpdateProgress, SetTemplate, UpdateType
 from grove.api.types.podgang import PodGang
 from grove.clock import Clock
 from grove.planner.teardown.recreation import Recreation, read_record
@@ -61,6 +61,7 @@ class RolloutRules:
         self._gone_groups: list[tuple[datetime, PodCliqueScalingGroup]] = []
         self._counts: RecentValues[int] = RecentValues(clock, sight)
         self._strategies: RecentValues[str] = RecentValues(clock, sight)
+        self._templates: RecentValues[SetTemplate] = RecentValues(clock, sight)
         # Pods that updates selected, by clique: by uid, since a name may come back.
         self._taken: dict[Uid, dict[Uid, None]] = {}
         # The last pod of a clique, and the last replica of a group, that an update took and that nothing made up for.
@@ -83,6 +84,7 @@ class RolloutRules:
         strategy = pcs.spec.update_strategy.type if pcs.spec.update_strategy else UpdateType.ROLLING_RECREATE
         self._strategies.note(pcs.metadata.uid, str(strategy))
         self._counts.note(pcs.metadata.uid, pcs.spec.replicas)
+        self._templates.note(pcs.metadata.uid, pcs.spec.template)
 
     def note_group(self, group: PodCliqueScalingGroup, *, is_gone: bool) -> None:
         self._counts.note(group.metadata.uid, group.spec.replicas)
@@ -245,13 +247,15 @@ class RolloutRules:
             yield from self._in_its_turn(pcs, gang.metadata.labels)
             key = (group.metadata.namespace, group.metadata.name)
             members = self.members(key, one.index)
+            # A replica that lost a clique is neither up to date nor available.
+            is_whole = len(members) == len(group.spec.clique_names)
             is_newest = all(self._runs_wholly(pcs, c, hashes) for c in members for hashes in self._newest(pcs))
-            if len(members) == len(group.spec.clique_names) and is_newest:
+            if is_whole and is_newest:
                 yield f"replaces {one.key}, which runs the newest templates"
             taken = group.status.rolling_update_progress
             selected = taken.ready_replica_indices_selected_to_update if taken else None
             is_selected = selected is not None and selected.current == one.index
-            if members and all(map(self.is_long_available, members)) and not is_selected:
+            if is_whole and all(map(self.is_long_available, members)) and not is_selected:
                 yield f"replaces {one.key}, which is available, without having selected it"
 
     def rolling_group(self, namespace: str, unit: Recreation) -> PodCliqueScalingGroup | None:
@@ -395,6 +399,10 @@ class RolloutRules:
         """The fewest units that a set, group or clique asks for, or did a moment ago."""
         return min(self._counts.recent(uid), default=0)
 
+    def most_wanted(self, uid: Uid) -> int:
+        """The most units that a set, group or clique asks for, or did a moment ago."""
+        return max(self._counts.recent(uid), default=0)
+
     def revisions_of(self, pcs: PodCliqueSet) -> list[Revision]:
         return [r for r in self._revisions.values() if owner_uid(r.object) == pcs.metadata.uid]
 
@@ -410,14 +418,17 @@ class RolloutRules:
         return str(UpdateType.ON_DELETE) in self._strategies.recent(pcs.metadata.uid)
 
     def _newest(self, pcs: PodCliqueSet) -> list[dict[str, str]]:
-        """The hashes of what may be the newest to the operator: asked for, stored last, or told."""
+        """The hashes of what may be the newest to the operator: asked for now or a moment ago, stored last, or told."""
         mine = self.revisions_of(pcs)
         told = pcs.status.current_generation_hash
         highest = max((r.number for r in mine), default=0)
+        asked = self._templates.recent(pcs.metadata.uid)
         return [
             r.template.hashes
             for r in mine
-            if r.number == highest or r.generation_hash == told or makes_same_pods(pcs.spec.template, r.template)
+            if r.number == highest
+            or r.generation_hash == told
+            or any(makes_same_pods(template, r.template) for template in asked)
         ]
 
     def _revision(self, pcs: PodCliqueSet, generation_hash: str) -> RevisionTemplate | None:

@@ -216,7 +216,8 @@ class TurnRules:
         if isinstance(part, PodClique):
             ready = self._ready_now(part) if strictly else self._ready.count(part.metadata.uid)
             return ready >= min(part.min_available, asked)
-        units = self._units_of(part)
+        # The operator may not have seen yet that the group was scaled in: then another of its replicas counts.
+        units = self._units_of(part, part.spec.replicas if strictly else self._rollouts.most_wanted(part.metadata.uid))
         good = sum(
             bool(unit) and all(self._has_minimum(clique, strictly=strictly) for clique in unit) for unit in units
         )
@@ -239,9 +240,10 @@ class TurnRules:
             return True
         return all(len(unit) == len(part.spec.clique_names) for unit in self._units_of(part))
 
-    def _units_of(self, group: PodCliqueScalingGroup) -> list[list[PodClique]]:
+    def _units_of(self, group: PodCliqueScalingGroup, count: int | None = None) -> list[list[PodClique]]:
+        """The cliques of each replica of a group, of the first `count` or of all that it asks for."""
         key = (group.metadata.namespace, group.metadata.name)
-        return [self._rollouts.members(key, j) for j in range(group.spec.replicas)]
+        return [self._rollouts.members(key, j) for j in range(group.spec.replicas if count is None else count)]
 
     def _ready_now(self, clique: PodClique) -> int:
         return sum(pod.is_ready for pod in self._tables.pods.get(clique.metadata.uid, {}).values())
