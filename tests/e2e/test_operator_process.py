@@ -22,6 +22,7 @@ from tests.e2e.kept import KeptCluster
 from tests.e2e.operators import Operator
 from tests.e2e.quiet import Quiet
 from tests.scene import Scene
+from tests.seeds import examples
 from tests.simulation.restored import unrestored
 from tests.simulation.stories import (
     ONE_POD_NODE,
@@ -31,7 +32,8 @@ from tests.simulation.stories import (
     minima_first_then_the_rest,
 )
 
-KILLS = 4
+# One in the quick tier.
+KILLS = examples(4)
 # Far longer than the scheduler takes to notice a node.
 QUIET_SECONDS = 1.0
 

@@ -14,6 +14,7 @@ from grove.kube.request_info import target_of
 from grove.sim.faults import FaultPlan
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
+from tests.seeds import examples
 from tests.simulation.refusal_stories import (
     STRANGER_STORIES,
     an_invalid_set_is_refused_with_every_error_at_once_and_nothing_is_created,
@@ -120,7 +121,7 @@ def test_with_throttled_creates_a_scale_in_and_a_deletion_of_a_huge_set_act_with
     async def story() -> None:
         async with World(seed=1, nodes=0, faults=FaultPlan(creates_per_second=50)) as world:
             manifest = manifest_of(WORKLOAD2)
-            manifest["spec"]["replicas"] = 1000
+            manifest["spec"]["replicas"] = examples(1000)
             await world.apply(manifest)
             await world.clock.sleep(30)
             created = len(world.pods())

@@ -26,11 +26,13 @@ from grove.kube.http_transport import HttpTransport
 from grove.kube.kubeconfig import find_access
 from grove.kube.transport import Request, Response
 from tests.cli.console import ROOT, Up, attempts, grove
+from tests.seeds import examples
 
 QUICKSTART = str(ROOT / "examples" / "quickstart.yaml")
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
-LIVES = 50
+# A quarter of them in the quick tier.
+LIVES = examples(50)
 WRITERS = 8
 MOST_ANSWERS = 60
 TOKEN = "a-token-for-tests"

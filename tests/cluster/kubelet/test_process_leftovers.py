@@ -17,6 +17,7 @@ from grove.cluster.kubelet.process.container import ContainerLife
 from grove.cluster.kubelet.process.container_log import RunLog
 from grove.cluster.kubelet.process.pod_worker import PodLife
 from tests.cluster.kubelet.process_cluster import ProcessCluster, is_alive, run_processes
+from tests.seeds import examples
 
 ROOT = Path(__file__).parent.parent.parent.parent
 # A family: a child in the group, one in a group of its own, and a daemon that no longer knows its parent.
@@ -144,10 +145,12 @@ def _parent_of(pid: int) -> int:
 
 
 def test_two_hundred_short_pods_one_after_the_other_leak_nothing() -> None:
+    """A quarter of them in the quick tier."""
+
     async def story(cluster: ProcessCluster) -> None:
         await one_pod(cluster, "first")
         before = holdings()
-        for number in range(200):
+        for number in range(examples(200)):
             await one_pod(cluster, f"pod-{number}")
         # What has ended may be reaped, or closed, a moment later; a leak stays.
         async with asyncio.timeout(60):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from grove.cluster.storage.store import ChangeType, CompactedError, NotKeptError
 from grove.errors import UserError
 from tests.cluster.kept_store import CONFIGS, Disk, Keeping, State, config, keep, reopened, state, turns
-from tests.seeds import examples
+from tests.seeds import examples, is_deep
 
 _Write = tuple[str, str, str, str]
 _WRITES = st.lists(
@@ -210,9 +210,9 @@ def test_a_torn_end_is_cut_and_what_was_told_before_is_there(disk: Disk) -> None
         return disk.crash()
 
     crashed = keep(disk, first)
-    cuts = _cuts(ends[-1][0], 8192 + 24)
+    cuts = _cuts(ends[-1][0], 8192 + 24)[:: 1 if is_deep() else 4]
     nothing = state(reopened(Disk(disk.folder.with_name("new"))))
-    assert len(cuts) > 400
+    assert len(cuts) > examples(400)
     for cut in cuts:
         left = crashed.crash(cut)
         told = [found for end, found in ends if end <= cut]
