@@ -81,6 +81,7 @@ async def http_server(answer: Answer, *, tls: ssl.SSLContext | None = None) -> A
 async def raw_server(talk: Talk, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """A server that says any bytes it likes to each connection; yields its address."""
     tasks: list[asyncio.Task[None]] = []
+    writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -90,6 +91,7 @@ async def raw_server(talk: Talk, *, tls: ssl.SSLContext | None = None) -> AsyncI
             writer.close()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         tasks.append(asyncio.create_task(serve(reader, writer)))
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
@@ -97,9 +99,14 @@ async def raw_server(talk: Talk, *, tls: ssl.SSLContext | None = None) -> AsyncI
         yield f"{'https' if tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
+        # What was accepted a moment ago is handed over one turn of the loop later.
+        await SetClock().sleep(0)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in writers:
+            # A task that is cancelled before its first step closes nothing.
+            writer.close()
         # The transports close one turn of the loop later.
         await SetClock().sleep(0)
 
