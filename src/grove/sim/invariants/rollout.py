@@ -399,6 +399,11 @@ class RolloutRules:
         """The fewest units that a set, group or clique asks for, or did a moment ago."""
         return min(self._counts.recent(uid), default=0)
 
+    def is_disturbed(self, group: Key, index: int) -> bool:
+        """Return whether a clique of this group replica vanished a moment ago: the operator may not know."""
+        at = self._disturbed_at.get((group, str(index)))
+        return at is not None and at >= self._sight.since()
+
     def most_wanted(self, uid: Uid) -> int:
         """The most units that a set, group or clique asks for, or did a moment ago."""
         return max(self._counts.recent(uid), default=0)

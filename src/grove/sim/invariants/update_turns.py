@@ -218,8 +218,11 @@ class TurnRules:
             return ready >= min(part.min_available, asked)
         # The operator may not have seen yet that the group was scaled in: then another of its replicas counts.
         units = self._units_of(part, part.spec.replicas if strictly else self._rollouts.most_wanted(part.metadata.uid))
+        key = (part.metadata.namespace, part.metadata.name)
         good = sum(
-            bool(unit) and all(self._has_minimum(clique, strictly=strictly) for clique in unit) for unit in units
+            (bool(unit) and all(self._has_minimum(clique, strictly=strictly) for clique in unit))
+            or (not strictly and self._rollouts.is_disturbed(key, index))
+            for index, unit in enumerate(units)
         )
         return good >= min(part.spec.min_available, asked)
 
