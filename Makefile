@@ -11,8 +11,9 @@ SEEDS ?= 20000
 START ?= 0
 REQUESTS ?= 200000
 PYTEST := $(BIN)/python -m pytest
-# Two workers on two cores; a worker that is idle takes tests from the other.
-PARALLEL := --numprocesses auto --dist worksteal
+# One worker more than cores, since some tests wait; a worker that is idle takes tests from the others.
+WORKERS = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
+PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 
 export KUBE_VERSION
 # Without compiled files every process would compile the sources again: seconds for each command and each test worker.
@@ -85,9 +86,9 @@ lint: $(DEV)
 kube: $(DEV)
 	$(BIN)/python -m tests.kube.controlplane.build
 
-# Three workers on two cores: many of these tests wait for a component of the control plane.
+# A file stays on one worker: its tests share a control plane.
 test-kube: kube
-	$(PYTEST) --numprocesses 3 --dist loadfile -m 'kubectl or kube' $(ARGS)
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'kubectl or kube' $(ARGS)
 
 bench: $(DEV)
 	$(BIN)/python -m bench
